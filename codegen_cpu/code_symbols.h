@@ -1,9 +1,9 @@
-// Names of compiled kernels for tools that look at the process from outside.
+// Names of compiled kernels for external debuggers and profilers.
 //
-// A debugger learns of every kernel by GDB's JIT interface, which LLDB knows, too
+// Debuggers are notified of every kernel through GDB's JIT interface, which LLDB also supports
 // (https://sourceware.org/gdb/current/onlinedocs/gdb.html/JIT-Interface.html). FERMATA_CODE_SYMBOLS=perf writes
-// /tmp/perf-PID.map, which `perf report` reads; jitdump writes /tmp/jit-PID.dump for `perf record -k mono` and
-// `perf inject --jit`, which has the code, too.
+// /tmp/perf-PID.map, which `perf report` reads; jitdump writes /tmp/jit-PID.dump for `perf record -k mono` and `perf
+// inject --jit`, which also includes the code.
 #pragma once
 
 #include <cstddef>

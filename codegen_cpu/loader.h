@@ -1,7 +1,8 @@
 // Maps a relocatable x86-64 ELF object into memory, so that its code can be called.
 //
 // Needs no LLVM: objects may come from a disk cache of an earlier process. Everything in an object is checked before it
-// is used, and memory is never writable and executable at once. Objects must be whole: no symbol from outside.
+// is used, and memory is never writable and executable at once. Objects must be self-contained, without undefined
+// symbols.
 #pragma once
 
 #include <cstddef>

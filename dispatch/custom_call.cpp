@@ -1,5 +1,4 @@
-// Operators from outside as steps of a plan: their kernels take tensors and give tensors, steps have views and a
-// buffer.
+// Custom operators as steps of a plan: their kernels take and return tensors, while steps have views and a buffer.
 #include "dispatch/custom_call.h"
 
 #include <algorithm>

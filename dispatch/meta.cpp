@@ -1,5 +1,5 @@
-// The Meta backend: types without data. Its kernels infer what a call would give; the table's ops have one per
-// signature, and the types of recorded calls of operators from outside come from theirs.
+// The Meta backend: types without data. Its kernels infer the result types of calls. The table's ops share one kernel
+// per signature; custom operators register their own, which give the types of their recorded calls.
 #include "dispatch/meta.h"
 
 #include "dispatch/kernel_table.h"

@@ -23,7 +23,7 @@ struct MeshArgument {
   }
 };
 
-/// Removes a flag from the arguments of a program; whether it was there.
+/// Removes a flag from the arguments of a program; returns whether it was present.
 inline bool take_flag(int& argc, char** argv, std::string_view flag) {
   char** const end = std::remove(argv + 1, argv + argc, flag);
   const bool found = end != argv + argc;
@@ -31,7 +31,7 @@ inline bool take_flag(int& argc, char** argv, std::string_view flag) {
   return found;
 }
 
-/// Removes them from the arguments of a program. Without --mesh all processes are along "data".
+/// Removes --mesh and --simulate from the arguments of a program. Without --mesh all processes are along "data".
 inline MeshArgument take_mesh(int& argc, char** argv) {
   MeshArgument found;
   int kept = 1;

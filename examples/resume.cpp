@@ -1,9 +1,9 @@
-// A training run that is killed and goes on as if nothing had happened (docs/files.md).
-//   resume                               runs the three below in both modes and compares their losses
-//   resume FILE LOSSES [--die-at STEP]   trains, from FILE if it is there; appends a line for each step to LOSSES
+// A training run that is killed and resumes with the same losses (docs/files.md).
+//   resume                               starts the three runs below in both modes and compares their losses
+//   resume FILE LOSSES [--die-at STEP]   trains, from FILE if it exists; appends a line for each step to LOSSES
 //
-// The first form starts this program again: one run that is left alone, one that is killed in the middle of an epoch,
-// and one that resumes it. It exits with an error unless all losses agree to the bit.
+// The first form starts this program again: one uninterrupted run, one that is killed in the middle of an epoch, and
+// one that resumes it. It exits with an error unless all losses are bit-identical.
 #include <fermata/data_loader.h>
 #include <fermata/fermata.h>
 #include <fermata/modules.h>
@@ -38,7 +38,7 @@ struct Net {
   Tensor forward(const Tensor& x) const { return out(drop(fm::relu(norm(in(x))))); }
 };
 
-/// Points of two spirals, and which of them each is of.
+/// Points of two spirals, and their labels.
 std::tuple<Tensor, Tensor> spirals(std::int64_t count) {
   fm::Generator from(1);
   const Tensor label = fm::arange(count) % 2;
@@ -82,7 +82,7 @@ void train(const std::string& path, const std::string& losses, std::int64_t dies
     }
 }
 
-/// Runs this program again; gives its wait status.
+/// Runs this program again; returns its wait status.
 int run_again(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "resume");
   std::vector<char*> pointers;
@@ -95,7 +95,7 @@ int run_again(std::vector<std::string> arguments) {
   return status;
 }
 
-/// The loss of every step, as text. Steps that were repeated have to agree.
+/// The loss of every step, as text. Repeated steps must agree.
 std::map<int, std::string> read_losses(const std::string& path, bool& same) {
   std::map<int, std::string> losses;
   std::ifstream file(path);

@@ -1,4 +1,4 @@
-// A convolutional network that reads handwritten digits (examples/digits), trained in eager and in compiled mode.
+// A convolutional network that recognizes handwritten digits (examples/digits), trained in eager and in compiled mode.
 //   convnet [EPOCHS [IMAGES]] [--cuda]
 //
 // Exits with an error unless both modes have the same losses and reach 96% on the test images. With IMAGES it trains on

@@ -15,7 +15,7 @@ fermata::Tensor ema(const fermata::Tensor& x, double decay, fermata::Location wh
 /// sign(x) log(1 + |x|): a symmetric logarithm.
 fermata::Tensor symlog(const fermata::Operand& x);
 
-/// How many times the kernel of ema has run.
+/// The number of runs of ema's kernel.
 int kernel_runs();
 
 }  // namespace series

@@ -1,9 +1,9 @@
-// Learns to read handwritten digits, in the mode that FERMATA_MODE names (compiled by default).
+// Learns to recognize handwritten digits, in the mode of FERMATA_MODE (compiled by default).
 //   digits [EPOCHS [DATA.csv]]
 //   mpirun -n 4 digits [EPOCHS] --mesh data=2,model=2
 //   digits [EPOCHS] --mesh data=2,model=2 --simulate
 //
-// On a mesh it first learns alone, and exits with an error unless the losses are the same.
+// On a mesh it first trains on one process, and exits with an error unless the losses are the same.
 #include <mesh_argument.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace {
 
-/// Rounding differs where sums are made of the sums of parts.
+/// Rounding differs, because sums are computed from partial sums.
 constexpr double kDifference = 1e-3;
 
 void show(const digits::Result& result) {

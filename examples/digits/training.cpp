@@ -100,7 +100,7 @@ Tensor Classifier::step(const Tensor& images, const Tensor& labels, double learn
 }
 
 void Classifier::divide(const fm::Mesh& mesh, const char* axis) {
-  // Into the first hidden layer by columns, out of it by rows: what lies between needs nothing of other processes.
+  // The first weight is split by columns and the second by rows, so no communication is needed between them.
   const fm::AxisSplits splits[] = {{{}, axis}, {axis}, {axis}};
   for (std::size_t i = 0; i < std::size(splits); ++i)
     for (const Tensor* t : {&parameters_[i].value, &parameters_[i].mean, &parameters_[i].square})

@@ -1,4 +1,4 @@
-// Writes a small network with weights of its own as a program for any batch.
+// Exports a small network with its weights as a program for any batch size.
 #include <fermata/export.h>
 #include <fermata/fermata.h>
 

@@ -1,4 +1,4 @@
-// What the files of a checkpoint in Hugging Face's layout say: config.json and tokenizer.json.
+// Reads the files of a checkpoint in Hugging Face's layout: config.json and tokenizer.json.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@ struct Config {
   std::int64_t layers = 0, heads = 0, key_heads = 0, width = 0, head_width = 0, vocabulary = 0, context = 0;
   double eps = 1e-5, rope_theta = 10000;
 };
-/// std::runtime_error for a file that cannot be read or a model that is neither GPT-2- nor Llama-shaped.
+/// Throws std::runtime_error if a file cannot be read, or the model is neither GPT-2- nor Llama-shaped.
 Config read_config(const std::string& folder);
 
 /// A byte-level BPE model.
 struct TokenizerFile {
   std::unordered_map<std::string, std::int64_t> vocabulary;  // tokens as the file spells them, bytes as characters
-  std::vector<std::pair<std::string, std::string>> merges;   // first the ones that come first
-  std::unordered_map<std::string, std::int64_t> special;     // taken whole, and never merged
+  std::vector<std::pair<std::string, std::string>> merges;   // by rank
+  std::unordered_map<std::string, std::int64_t> special;     // never split or merged
 };
 TokenizerFile read_tokenizer(const std::string& folder);
 

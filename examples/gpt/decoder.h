@@ -1,7 +1,7 @@
 // GPT-2- and Llama-shaped decoders over the weights of a checkpoint in Hugging Face's layout.
 //
-// Keys and values of the positions so far lie in a cache whose size is fixed, and how many there are is a tensor: so a
-// growing text is the same computation at every step, and nothing is recorded or compiled again.
+// Keys and values of the positions so far are in a cache of fixed size, and their number is a tensor. So every step of
+// a growing text is the same computation, and nothing is recorded or compiled again.
 #pragma once
 
 #include <fermata/fermata.h>
@@ -22,7 +22,7 @@ struct Cache {
     Tensor keys, values;  // [1, key heads, capacity, head width]
   };
   std::vector<Layer> layers;
-  Tensor length;  // i64 of no axes
+  Tensor length;  // i64[]
 };
 
 class Decoder {
@@ -30,13 +30,10 @@ class Decoder {
   /// Reads model.safetensors, or model.safetensors.index.json, in the folder.
   Decoder(const Config& config, const std::string& folder);
 
-  /// Keeps the matrices of all projections in 8 or 4 bits (docs/quantized.md); embeddings stay as they are. Not after
-  /// divide().
-  void quantize(const fermata::WeightFormat& format);
-  /// Divides heads and inner layers among the processes along an axis of a mesh; caches made afterwards, too.
+  /// Divides heads and inner layers among the processes along an axis of a mesh, and also caches made afterwards.
   void divide(const fermata::Mesh& mesh, const std::string& axis);
   Cache make_cache(std::int64_t capacity) const;
-  /// Takes the tokens i64 [L] into the cache, and gives the logits [vocabulary] of the token that follows them.
+  /// Appends the tokens i64 [L] to the cache, and returns the logits [vocabulary] of the next token.
   Tensor forward(const Tensor& tokens, const Cache& cache) const;
   const Config& config() const { return config_; }
 

@@ -22,7 +22,7 @@ std::int64_t sample(const std::vector<float>& logits, const Sampling& how, std::
   double kept = 0;
   std::size_t count = 0;
   while (count < weight.size() && (count == 0 || kept < how.top_p * all)) kept += weight[count++];
-  // Of 53 bits, so that every library gives the same.
+  // 53 bits, so that every standard library gives the same result.
   double at = static_cast<double>(random() >> 11) * 0x1p-53 * kept;
   for (std::size_t i = 0; i < count; ++i)
     if ((at -= weight[i]) < 0) return static_cast<std::int64_t>(order[i]);

@@ -4,7 +4,7 @@
 //   mpirun -n 4 shallow_water [CELLS [STEPS]] --mesh rows=4
 //   shallow_water [CELLS [STEPS]] --mesh rows=4 --simulate
 //
-// On a mesh each process has some rows, and fetches those next to them from its neighbors at each step. The depth is
+// On a mesh each process owns some rows, and fetches the adjacent rows from its neighbors at each step. The depth is
 // compared with that of one process.
 #include <device_argument.h>
 #include <mesh_argument.h>
@@ -49,7 +49,7 @@ State synced(State s) {
   return s;
 }
 
-/// Simulates by rows on a mesh of one axis, of whatever name; whether the depth is that of one process, to the bit.
+/// Simulates by rows on a mesh of one axis; returns whether the depth has the same bits as with one process.
 bool is_the_same_on(const examples::MeshArgument& argument, const waves::Grid& grid, std::int64_t steps) {
   State alone = synced(waves::hill(grid));
   for (std::int64_t i = 0; i < steps; ++i) alone = synced(waves::step(grid, alone));

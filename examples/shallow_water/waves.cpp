@@ -54,8 +54,8 @@ State step(const Grid& grid, const State& s) {
 }
 
 State step_of_rows(const Grid& grid, const State& s, const fm::distributed::Group& rows) {
-  // Each of the four stages reads two rows further on both sides. So many rows of the neighbors are fetched once, in
-  // one message for each side; what the periodic step makes of them is wrong from the outside inwards, and cut off.
+  // Each of the four stages reads two more rows on both sides. These rows of the neighbors are fetched once, in one
+  // message per side. The periodic step computes wrong values in them from the outside inward, which are discarded.
   constexpr std::int64_t kHalo = 8;
   const Tensor own = fm::stack({s.depth, s.p, s.q});  // [3, rows, n]
   const std::int64_t count = own.size(1);

@@ -33,8 +33,8 @@ struct Grid {
 State hill(const Grid& grid, fermata::Device device = fermata::cpu());
 /// One time step.
 State step(const Grid& grid, const State& state);
-/// One time step of the rows of this process, at least eight: `rows` are the processes in the order of their rows. To
-/// the bit what step() makes of the whole.
+/// One time step of the rows of this process, at least eight: `rows` are the processes in the order of their rows.
+/// Computes the same bits as step() on the whole.
 State step_of_rows(const Grid& grid, const State& state, const fermata::distributed::Group& rows);
 /// `count` time steps as one loop, which is one step of a plan in compiled mode.
 State run(const Grid& grid, const State& state, std::int64_t count);

@@ -32,8 +32,8 @@ std::int64_t size_from_data(std::string_view function, const Tensor& x, const Te
     throw UnsupportedError(
         2022,
         format_error(2022, "UnsupportedError",
-                     fmt::format("{}: the size of the result depends on values, which are not available in {}",
-                                 function, batched ? "a tensor inside vmap" : "a function that is being compiled"),
+                     fmt::format("{}: the size of the result depends on values, which are not available inside {}",
+                                 function, batched ? "vmap" : "a compiled function"),
                      describe(x), where,
                      fmt::format("pass the number of elements as `{}`; the result is padded to it", argument)));
   return count.item<std::int64_t>(where);

@@ -1,4 +1,4 @@
-// See fermata/device.h and fermata/backend.h. Moving is an operator like those from outside, fermata::to: it is never
+// See fermata/device.h and fermata/backend.h. Moving is implemented like a custom operator, fermata::to: it is never
 // part of a plan, and its derivative moves back.
 #include "fermata/device.h"
 

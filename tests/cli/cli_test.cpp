@@ -172,8 +172,8 @@ TEST_F(Cli, ProgramsNameFilesInTheirFolderOnly) {
     write("folder/p.ir", "// %0 = \"" + name + "\"\n" + kProgram);
     const Outcome refused = run_program("fermata run folder/p.ir");
     EXPECT_EQ(refused.status, 1) << name;
-    EXPECT_EQ(refused.err, "FM1332 ValueError: folder/p.ir names " + name +
-                               ", which is no file in its folder\n  hint pass it with --input\n");
+    EXPECT_EQ(refused.err, "FM1332 ValueError: folder/p.ir refers to " + name +
+                               ", which is not a file in its folder\n  hint pass it with --input\n");
   }
   EXPECT_EQ(run_program("fermata run folder/p.ir --input %0=outside.csv").status, 0);
   EXPECT_EQ(run_program("fermata run folder/p.ir --input %0=/dev/zero").err,
@@ -231,7 +231,7 @@ TEST_F(Cli, CacheKeepsMachineCodeBetweenProcesses) {
   for (const auto& entry : std::filesystem::directory_iterator("kept")) std::filesystem::resize_file(entry, 200);
   const Outcome third = run_program("fermata run p.ir", settings);
   EXPECT_EQ(third.out, first.out);
-  EXPECT_THAT(third.err, HasSubstr(".kernel is not used and removed: it is truncated\n"));
+  EXPECT_THAT(third.err, HasSubstr(".kernel: it is truncated\n"));
   EXPECT_EQ(run_program("fermata run p.ir", settings).err, "");
   EXPECT_THAT(run_program("fermata cache clear", settings).out, HasSubstr(" files removed from kept\n"));
   EXPECT_EQ(run_program("fermata cache list", settings).out, "");

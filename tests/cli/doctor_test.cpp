@@ -70,7 +70,7 @@ TEST(Doctor, SaysWhyKernelsAreNotCompiled) {
   const Outcome doctor = run_program("fermata doctor", "FERMATA_LLVM_PLUGIN=/nonexistent.so ");
   EXPECT_EQ(doctor.status, 0) << doctor.err;
   EXPECT_THAT(doctor.out, HasSubstr("compiled kernels     none: "));
-  EXPECT_THAT(doctor.out, HasSubstr("- Kernels are not compiled; every program is played op by op."));
+  EXPECT_THAT(doctor.out, HasSubstr("- Kernels are not compiled; every program is interpreted op by op."));
 }
 
 TEST(Doctor, KeepsTheRatesThatItMeasures) {

@@ -68,7 +68,7 @@ TEST_F(PlantedMistakes, ATransposedTableInALanguageModel) {
       tanh(linear(rms_norm(x, scale), projection)).sync();
     }
   });
-  EXPECT_THAT(advice.text, HasSubstr("across the order in which they lie (a transposed operand)"));
+  EXPECT_THAT(advice.text, HasSubstr("across their memory order (a transposed operand)"));
   expect_line(advice, line);
 }
 
@@ -87,7 +87,7 @@ TEST_F(PlantedMistakes, ASizeThatChangesThePlansOfATraining) {
     }
     ++runs;
   });
-  EXPECT_THAT(advice.text, HasSubstr("6 of 6 syncs here meet a program that was not known"));
+  EXPECT_THAT(advice.text, HasSubstr("6 of 6 syncs here have a new program structure"));
   expect_line(advice, line);
 }
 

@@ -1,4 +1,4 @@
-// Batching rules of operators from outside: what a rule is given, and what it must give.
+// Batching rules of custom operators: their arguments, and the required results.
 #include <fermata/fermata.h>
 #include <fermata/library.h>
 #include <gmock/gmock.h>

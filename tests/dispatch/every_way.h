@@ -11,7 +11,7 @@
 namespace fermata {
 
 using Numbers = std::vector<double>;
-/// A program that makes its inputs, or takes them from outside, and gives what it computed.
+/// A program that makes or captures its inputs, and returns its results.
 using TestProgram = std::function<std::vector<Tensor>()>;
 
 inline Numbers numbers_of(const std::vector<Tensor>& tensors) {

@@ -1,4 +1,4 @@
-// Operators from outside in everything the engine does: recorded, fused, differentiated, written in place, traced.
+// Custom operators in all features of the engine: recorded, fused, differentiated, written in place, traced.
 #include <fermata/fermata.h>
 #include <fermata/library.h>
 #include <gmock/gmock.h>

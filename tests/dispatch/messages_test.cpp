@@ -1,5 +1,4 @@
-// The full text of errors that operators from outside can make, where no other test has it; and that calls work
-// afterwards.
+// The full text of errors of custom operators that no other test covers; and that calls work afterwards.
 #include <fermata/fermata.h>
 #include <fermata/library.h>
 #include <gmock/gmock.h>

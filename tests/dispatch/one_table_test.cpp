@@ -175,7 +175,7 @@ TEST(OneTable, ExplainListsTheKernelThatTheRowNames) {
   EXPECT_THAT(text, HasSubstr("one_table_test.cpp:"));
   EXPECT_THAT(describe_row("tanh"), HasSubstr("one_table_test.cpp:"));
   EXPECT_THAT(describe_variants(Op::tanh), HasSubstr("one_table_test.cpp:"));
-  EXPECT_THAT(describe_variants(Op::tanh), HasSubstr("behind the kernel above"));
+  EXPECT_THAT(describe_variants(Op::tanh), HasSubstr("after the kernel above"));
 }
 
 TEST(OneTable, AnOperatorThatIsDefinedAnewOrTakenAwayIsSeenByWhatWasCaptured) {

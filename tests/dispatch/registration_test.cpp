@@ -158,7 +158,7 @@ TEST_P(Registration, ASecondKernelIsAnErrorUnlessItReplaces) {  // 6
             "FM1515 ValueError: twice::f: duplicate kernel 'default' for CPU\n"
             "  first dispatch/registration_test.cpp\n"
             "  at    dispatch/registration_test.cpp\n"
-            "  hint  say that it replaces the first, or use another name");
+            "  hint  mark it as a replacement, or use another name");
   EXPECT_THAT(message_of([&] { cast.impl("f", &answer<3>); }), HasSubstr("twice::f: duplicate kernel for Autocast"));
   EXPECT_THAT(message_of([&] { def.def("f(Tensor x) -> Tensor"); }),
               HasSubstr("FM1516 ValueError: twice::f: duplicate schema"));

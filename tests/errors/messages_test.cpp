@@ -340,10 +340,10 @@ TEST_P(Errors, UndefinedTensors) {
 TEST_P(Errors, IntegersOutOfBounds) {
   const Tensor bytes = tensor({0, 1}, DType::u8), small = tensor({1, 2}, DType::i8);
   EXPECT_EQ(message<ValueError>([&] { maximum(small, 1000); }),
-            "FM1329 ValueError: maximum: 1000 is out of bounds for i8\n  at   HERE\n"
+            "FM1329 ValueError: maximum: 1000 does not fit i8\n  at   HERE\n"
             "  hint cast the tensor to a wider dtype with astype()");
   EXPECT_EQ(message<ValueError>([&] { static_cast<void>(bytes <= -1); }),
-            "FM1329 ValueError: less_equal: -1 is out of bounds for u8\n  at   HERE\n"
+            "FM1329 ValueError: less_equal: -1 does not fit u8\n  at   HERE\n"
             "  hint cast the tensor to a wider dtype with astype()");
   // Every dtype, its limits and one beyond them; beside a tensor, in a creation and in a write.
   for (const DType t : {DType::u8, DType::u16, DType::u32, DType::u64, DType::i8, DType::i16, DType::i32, DType::i64}) {
@@ -361,7 +361,7 @@ TEST_P(Errors, IntegersOutOfBounds) {
                                message_without_place<ValueError>([&] { where(x == 0, s, y); }),
                                message_without_place<ValueError>([&] { full({2}, s, t); }),
                                message_without_place<ValueError>([&] { x.assign(s); })})
-        EXPECT_THAT(text, ::testing::HasSubstr("is out of bounds for " + std::string(name(t))));
+        EXPECT_THAT(text, ::testing::HasSubstr("does not fit " + std::string(name(t))));
   }
 }
 

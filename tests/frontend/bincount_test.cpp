@@ -158,7 +158,7 @@ TEST_P(Bincount, CompilesWithALength) {
   auto open = compile([](const Tensor& x) { return bincount(x); });
   EXPECT_NE(message<UnsupportedError>([&] {
               open(tensor({1, 2}));
-            }).find("give the number of elements as `length`"),
+            }).find("pass the number of elements as `length`"),
             std::string::npos);
 }
 

@@ -47,8 +47,8 @@ TEST_P(CheckNan, NamesTheCallThatMadeIt) {
 TEST_P(CheckNan, NamesInfinities) {
   const Tensor x = tensor({1.0f, 0.0f}).sync();
   const CheckNanGuard guard;
-  EXPECT_THAT(error_of([&] { sum(log(x)).sync(); }), HasSubstr("log: made 1 infinite element among 2 elements"));
-  EXPECT_THAT(error_of([&] { (1 / x).sync(); }), HasSubstr("made 1 infinite element"));
+  EXPECT_THAT(error_of([&] { sum(log(x)).sync(); }), HasSubstr("log: produced 1 infinite element among 2 elements"));
+  EXPECT_THAT(error_of([&] { (1 / x).sync(); }), HasSubstr("produced 1 infinite element"));
 }
 
 TEST_P(CheckNan, LetsWhatWasThereBefore) {
@@ -79,7 +79,7 @@ TEST(CheckNanOfCompiledFunctions, LooksInside) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(root(good).to_vector<float>()[1], 3);
   const CheckNanGuard guard;
   EXPECT_EQ(root(good).to_vector<float>()[1], 3);
-  EXPECT_THAT(error_of([&] { root(x).sync(); }), HasSubstr("sqrt: made 1 NaN among 2 elements"));
+  EXPECT_THAT(error_of([&] { root(x).sync(); }), HasSubstr("sqrt: produced 1 NaN among 2 elements"));
 }
 
 TEST(CheckNanOfInPlaceWrites, KeepsTheOldValue) {

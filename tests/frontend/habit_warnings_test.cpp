@@ -44,7 +44,7 @@ TEST_F(HabitWarnings, StructuresThatNeverRecur) {
   }
   const std::string text = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(lines_in(text), 1) << text;
-  EXPECT_THAT(text, HasSubstr("habit_warnings_test.cpp:43: 16 of 16 programs here had a structure that was not known"));
+  EXPECT_THAT(text, HasSubstr("habit_warnings_test.cpp:43: 16 of 16 programs here had a new structure"));
 }
 
 TEST_F(HabitWarnings, NoneForWorkThatIsDoneOnce) {

@@ -317,13 +317,12 @@ TEST(OrderingErrors, SayWhatIsWrong) {
             "  hint use flatnonzero");
   EXPECT_EQ(message<ShapeError>([] { median(zeros({0})); }),
             "FM1027 ShapeError: quantile: no elements\n  x    f32[0]\n  at   HERE");
-  EXPECT_EQ(
-      message<UnsupportedError>([] {
-        vmap([](const Tensor& x) { return unique_values(x); })(ones({2, 3}));
-      }),
-      "FM2022 UnsupportedError: unique_values: the size of the result depends on the elements, which a tensor inside "
-      "vmap does not have yet\n  x    f32[3]\n  at   HERE\n"
-      "  hint pass the number of elements as `size`; the result is padded to it");
+  EXPECT_EQ(message<UnsupportedError>([] {
+              vmap([](const Tensor& x) { return unique_values(x); })(ones({2, 3}));
+            }),
+            "FM2022 UnsupportedError: unique_values: the size of the result depends on values, which are not available "
+            "inside vmap\n  x    f32[3]\n  at   HERE\n"
+            "  hint pass the number of elements as `size`; the result is padded to it");
   EXPECT_EQ(message<ShapeError>([] {
               general_call(Op::flatnonzero, std::vector{ones({3})},
                            {.wanted = {DType::i64, {2, 2}}, .integers = {}, .scalars = {}}, Location::current());

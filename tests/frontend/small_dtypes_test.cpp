@@ -556,9 +556,8 @@ TEST_P(SmallDTypes, Errors) {
   EXPECT_EQ(message_without_place<ShapeError>([&] { unpack_elements(zeros({3}, DType::u8), DType::u2, 13); }),
             "FM1056 ShapeError: unpack_elements: 13 elements of 2 bits do not take that many bytes\n"
             "  x      u8[3]\n  blocks [13]");
-  EXPECT_EQ(
-      message_without_place<ValueError>([&] { full({2}, 8, DType::i4); }),
-      "FM1329 ValueError: full: 8 is out of bounds for i4\n  hint cast the tensor to a wider dtype with astype()");
+  EXPECT_EQ(message_without_place<ValueError>([&] { full({2}, 8, DType::i4); }),
+            "FM1329 ValueError: full: 8 does not fit i4\n  hint cast the tensor to a wider dtype with astype()");
   EXPECT_EQ(
       message_without_place<DTypeError>([&] {
         scaled_matmul(zeros({2, 2}, DType::f64), x, 1.0, 1.0);

@@ -433,7 +433,7 @@ TEST_P(VmapOps, WithoutARuleACallIsALoop) {
     EXPECT_GT(stats().vmap_loops, loops) << name(op);
     set_batching_rule(op, rule);
   }
-  EXPECT_NE(to_string(stats()).find("calls made in a loop over the batch"), std::string::npos);
+  EXPECT_NE(to_string(stats()).find("calls run in a loop over the batch"), std::string::npos);
 }
 
 TEST_P(VmapOps, CompositesAreBatchedByTheirParts) {

@@ -41,7 +41,7 @@ TEST_F(OnnxErrors, Calls) {
   EXPECT_EQ(message<ValueError>([&] {
               return model({{"c", ones({1, 2})}});
             }),
-            "FM2304 ValueError: onnx: m.onnx: no input 'c'" + inputs);
+            "FM2304 ValueError: onnx: m.onnx: no input named 'c'" + inputs);
   EXPECT_EQ(message<ValueError>([&] {
               return model(std::vector{ones({1, 2}), ones({1, 2}, DType::f64)});
             }),

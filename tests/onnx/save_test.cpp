@@ -145,7 +145,8 @@ TEST_F(OnnxSave, SaysWhichSizesCannotBeDynamic) {
   };
   const auto twice = [](const Tensor& x) { return x * 2; };
   using ::testing::HasSubstr;
-  EXPECT_THAT(says({.dynamic = {{"y", 0}}}, twice), HasSubstr("FM5745 ValueError: onnx: no input 'y'"));
+  EXPECT_THAT(says({.dynamic = {{"y", 0}}}, twice),
+              HasSubstr("FM5745 ValueError: onnx: no input named 'y' for a dynamic axis"));
   EXPECT_THAT(says({.dynamic = {{"x0", 2}}}, twice), HasSubstr("input 'x0' of 2 axes has no axis 2"));
   EXPECT_THAT(says({.dynamic = {{"x0", 0, "n"}, {"x0", 1, "n"}}}, twice), HasSubstr("have the sizes 4 and 6"));
   const auto loop = [](const Tensor& x) {

@@ -413,15 +413,15 @@ TEST_F(Export, RefusalsNameTheLine) {
   };
   const ExportOptions rows{.dynamic = {{"input0", 0, "rows"}}};
   EXPECT_EQ(message([](const Tensor& t) { return t; }, {.dynamic = {{"y", 0, "rows"}}}),
-            "FM2220 ValueError: export_program: no input 'y'\n  at   here\n  hint inputs are: input0");
+            "FM2220 ValueError: export_program: no input named 'y'\n  at   here\n  hint inputs are: input0");
   EXPECT_EQ(message([](const Tensor& t) { return t; }, {.dynamic = {{.input = 1}}}),
             "FM2220 ValueError: export_program: no input 1\n  at   here\n  hint inputs are: input0");
   const char* const nothing = nullptr;
   EXPECT_EQ(message([](const Tensor& t) { return t; }, {.dynamic = {{.input = nothing}}}),
-            "FM2220 ValueError: export_program: no input ''\n  at   here\n  hint inputs are: input0");
+            "FM2220 ValueError: export_program: no input named ''\n  at   here\n  hint inputs are: input0");
   const std::string other = message([](const Tensor& t) { return t.size(0) > 4 ? t + 1.0 : exp(t); }, rows);
-  EXPECT_TRUE(
-      other.starts_with("FM2222 UnsupportedError: export_program: with other sizes the function makes other calls"))
+  EXPECT_TRUE(other.starts_with(
+      "FM2222 UnsupportedError: export_program: the function makes different calls for different sizes"))
       << other;
   EXPECT_TRUE(other.ends_with("  at   here\n  hint make the size fixed, or export the function once per size"))
       << other;

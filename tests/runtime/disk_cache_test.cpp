@@ -80,17 +80,16 @@ TEST_F(DiskCacheTest, KeepsNothingWithoutAFolder) {
 }
 
 TEST_F(DiskCacheTest, ReportsAndRemovesDamagedFiles) {
-  EXPECT_EQ(said_of([](const fs::path& file) { fs::resize_file(file, 10); }),
-            ".kernel is not used and removed: it is truncated\n");
+  EXPECT_EQ(said_of([](const fs::path& file) { fs::resize_file(file, 10); }), ".kernel: it is truncated\n");
   EXPECT_EQ(said_of([](const fs::path& file) { fs::resize_file(file, fs::file_size(file) - 1); }),
-            ".kernel is not used and removed: it is truncated\n");
+            ".kernel: it is truncated\n");
   EXPECT_EQ(said_of([](const fs::path& file) { std::ofstream(file) << std::string(100, 'x'); }),
-            ".kernel is not used and removed: it is not a file of this cache\n");
+            ".kernel: it is not a file of this cache\n");
   EXPECT_EQ(said_of([](const fs::path& file) {
               std::fstream out(file, std::ios::in | std::ios::out | std::ios::binary);
               out.seekp(-1, std::ios::end) << 'x';
             }),
-            ".kernel is not used and removed: its checksum does not match\n");
+            ".kernel: its checksum does not match\n");
   cache_.store("key", "label", "value");
   EXPECT_EQ(cache_.find("key"), "value");
 }
@@ -104,19 +103,18 @@ TEST_F(DiskCacheTest, ReportsAndRemovesWhatIsNoFileOfItsOwn) {
     });
   };
   EXPECT_EQ(replaced([](const fs::path& file) { ASSERT_EQ(mkfifo(file.c_str(), 0600), 0); }),
-            ".kernel is not used and removed: it is not a regular file\n");
-  EXPECT_EQ(replaced([](const fs::path& file) { fs::create_directory(file); }),
-            ".kernel is not used and removed: it is not a regular file\n");
+            ".kernel: it is not a regular file\n");
+  EXPECT_EQ(replaced([](const fs::path& file) { fs::create_directory(file); }), ".kernel: it is not a regular file\n");
   EXPECT_EQ(replaced([&](const fs::path& file) { fs::create_symlink(folder_ / "original", file); }),
-            ".kernel is not used and removed: it is a link\n");
+            ".kernel: it is a link\n");
   EXPECT_EQ(replaced([](const fs::path& file) {
               std::ofstream(file) << 'x';
               fs::permissions(file, fs::perms::owner_read | fs::perms::owner_write);
               fs::resize_file(file, std::uint64_t{1} << 40);
             }),
-            ".kernel is not used and removed: it is too large\n");
+            ".kernel: it is too large\n");
   EXPECT_EQ(said_of([](const fs::path& file) { fs::permissions(file, fs::perms::all); }),
-            ".kernel is not used and removed: other users may read or write it\n");
+            ".kernel: other users may read or write it\n");
 }
 
 TEST_F(DiskCacheTest, BelievesOnlyWhatWasMadeWithItsSecret) {
@@ -124,7 +122,7 @@ TEST_F(DiskCacheTest, BelievesOnlyWhatWasMadeWithItsSecret) {
   fs::rename(only_file(), folder_ / "planted");
   fs::remove_all(folder_ / "kernels");
   EXPECT_EQ(said_of([&](const fs::path& file) { fs::rename(folder_ / "planted", file); }),
-            ".kernel is not used and removed: its checksum does not match\n");
+            ".kernel: its checksum does not match\n");
   struct stat status;
   ASSERT_EQ(stat((folder_ / "kernels" / "secret").c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0600u);
@@ -134,7 +132,7 @@ TEST_F(DiskCacheTest, BelievesOnlyWhatWasMadeWithItsSecret) {
 TEST_F(DiskCacheTest, MakesAnotherSecretWhereOthersKnowIt) {
   const fs::path secret = folder_ / "kernels" / "secret";
   const auto warning = [&](const char* why) {
-    return "fermata warning: " + secret.string() + " is not used and removed: " + why + "\n";
+    return "fermata warning: removing " + secret.string() + ": " + why + "\n";
   };
   const auto said = [&](auto&& damage) {
     cache_.store("key", "label", "value");
@@ -182,7 +180,7 @@ TEST_F(DiskCacheTest, DoesNotUseAFolderThatIsNotItsOwn) {
     EXPECT_EQ(cache_.find("key"), std::nullopt);
     cache_.store("key", "label", "value");
     std::string text = ::testing::internal::GetCapturedStderr();
-    const std::string begin = "fermata warning: " + (folder_ / "kernels").string() + " is not used: ";
+    const std::string begin = "fermata warning: ignoring " + (folder_ / "kernels").string() + ": ";
     EXPECT_TRUE(text.starts_with(begin)) << text;
     return text.substr(std::min(begin.size(), text.size()));
   };
@@ -209,8 +207,7 @@ TEST_F(DiskCacheTest, LooksAtTheFolderEachTime) {
   fs::permissions(folder_ / "kernels", fs::perms::all);
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(cache_.find("key"), std::nullopt);
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              ::testing::HasSubstr("only its owner, this user, may write to"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), ::testing::HasSubstr("only this user may write to"));
 }
 
 TEST_F(DiskCacheTest, StaysWithinItsLimit) {

@@ -29,8 +29,8 @@ TEST(Environment, ReportsWhatIsNoNumber) {
   for (const char* text : {"1", "-1", "1e30", "1.5", "1GB", "many", " 8", "nan", "0x10"}) {
     testing::internal::CaptureStderr();
     EXPECT_EQ(number_of(text), 7u) << text;
-    EXPECT_EQ(testing::internal::GetCapturedStderr(), std::string("fermata warning: FERMATA_NO_SUCH_NUMBER=") + text +
-                                                          " is not used: it is not a whole number of 2 or more\n");
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), std::string("fermata warning: ignoring FERMATA_NO_SUCH_NUMBER=") +
+                                                          text + ": it is not a whole number of at least 2\n");
   }
 }
 

@@ -206,7 +206,7 @@ TEST_P(Checkpoints, ThatAreDamagedAreErrors) {
   std::string odd = index;
   odd.replace(odd.find("4:8 of 16"), 9, "4:88 of 1");
   std::ofstream(path_) << odd;
-  EXPECT_THAT(error(), ::testing::AnyOf(HasSubstr("is no name of a block"), HasSubstr("is not in")));
+  EXPECT_THAT(error(), ::testing::AnyOf(HasSubstr("is not a valid block name"), HasSubstr("is not in")));
   std::ofstream(path_) << index;
 
   fs::create_directory(folder_ / "other");

@@ -26,9 +26,8 @@ struct VjpRule;
 /// A value kept for the backward pass. Recording counts it as the tape's own, so a sync does not store it unless that
 /// is cheaper than computing it again. Values never change, so writing in place afterwards does no harm.
 ///
-/// The tape of a gradient inside vmap keeps wrappers, and tensors from outside of that level with the history that
-/// they have there: identities that nobody else has. No history further out leads back to this tape, so there are
-/// still no cycles.
+/// The tape of a gradient inside vmap keeps wrappers, and tensors from outer levels with their history: identities that
+/// nothing else references. No outer history leads back to this tape, so there are still no cycles.
 class SavedValue {
  public:
   SavedValue() = default;

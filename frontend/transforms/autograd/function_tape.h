@@ -1,5 +1,5 @@
-// One evaluation of a function on marked arguments, for what follows from its tape: pullbacks, pushforwards, and which
-// tensors from outside its results depend on.
+// One evaluation of a function on marked arguments and its tape, for pullbacks, pushforwards, and the captured tensors
+// that its results depend on.
 #pragma once
 
 #include <optional>

@@ -1,7 +1,7 @@
-// The recorder behind the Tracer key: which value of the running program is which node of the traced one.
+// The recorder behind the Tracer key: maps values of the running program to nodes of the traced one.
 //
-// Values are told apart by their Node, which both modes make anew for every result and which a write in place hands on.
-// A value that is met and was not recorded is from outside: a constant.
+// Values are identified by their Node, which both modes make anew for every result and which an in-place write
+// transfers. A value that was not recorded is a captured constant.
 #pragma once
 
 #include <unordered_map>

@@ -98,7 +98,7 @@ void take_payload(TensorImpl* target, const Tensor& from);
 void redispatch_below_autograd(const Call& call, Stack& stack);
 /// Does anything below a wrapper have a history, which is of a gradient taken further out?
 bool has_history_below(const Tensor& t);
-/// The Batched kernel of operators from outside.
+/// The Batched kernel of custom operators.
 void batched_boxed(const Call& call, Stack& stack);
 /// Fills the Batched cells of every op.
 void register_batched_kernels();

@@ -1,5 +1,5 @@
-// Operators from outside under the Batched key: nothing is known of them but that they take tensors, so they run once
-// for every element of the batch. stats() counts that.
+// Custom operators under the Batched key: without a batching rule they run once for every element of the batch. stats()
+// counts these calls.
 #include <fmt/format.h>
 
 #include <algorithm>
