@@ -1,4 +1,5 @@
 // Elements at positions: gathers, scatters, searches.
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <numeric>
@@ -9,7 +10,9 @@
 #include "fermata/manipulation.h"
 #include "fermata/ops.h"
 #include "fermata/ordering.h"
+#include "fermata/reductions.h"
 #include "fermata/subscript.h"
+#include "fermata/values.h"
 #include "fermata/views.h"
 #include "frontend/onnx/known.h"
 #include "frontend/onnx/node_call.h"
@@ -188,6 +191,85 @@ void unique_op(NodeCall& c) {
   c.give(flatten(found.inverse_indices, c.where)), c.give(found.counts);
 }
 
+/// The n-grams of one length in the pool: [count, length].
+struct Grams {
+  std::int64_t length, count;
+  Tensor pool;
+};
+std::vector<Grams> grams_of(const NodeCall& c, std::int64_t& total) {
+  const std::vector<std::int64_t> pool = c.attr_integers("pool_int64s"), begins = c.attr_integers("ngram_counts");
+  if (pool.empty()) c.refuse("tensors of strings do not exist here");
+  const auto size = static_cast<std::int64_t>(pool.size());
+  std::vector<Grams> all;
+  total = 0;
+  for (std::size_t i = 0; i < begins.size(); ++i) {
+    const std::int64_t begin = begins[i], end = i + 1 < begins.size() ? begins[i + 1] : size,
+                       length = static_cast<std::int64_t>(i) + 1;
+    if (begin < 0 || begin > end || end > size || (end - begin) % length != 0)
+      c.fail("has n-grams that are not in its pool");
+    const std::vector<std::int64_t> part(pool.begin() + begin, pool.begin() + end);
+    all.push_back({length, (end - begin) / length, {}});
+    if (!part.empty())
+      all.back().pool = tensor(std::span<const std::int64_t>(part), {all.back().count, length}, c.where);
+    total += all.back().count;
+  }
+  return all;
+}
+
+/// How often each n-gram is in each row of x [N, C]: as [N, count], at distances of 1 to max_skip_count + 1.
+Tensor gram_counts(const NodeCall& c, const Tensor& x, const Grams& grams, std::int64_t most_skipped) {
+  Tensor counts = zeros({x.size(0), grams.count}, DType::f32);
+  // What is skipped is between elements: single ones are counted once.
+  for (std::int64_t distance = 1; distance <= (grams.length == 1 ? 1 : most_skipped + 1); ++distance) {
+    const std::int64_t places = x.size(1) - (grams.length - 1) * distance;
+    if (places < 1) break;
+    Tensor found;
+    for (std::int64_t k = 0; k < grams.length; ++k) {
+      const Tensor here = slice(x, 1, k * distance, k * distance + places, 1, c.where);
+      const Tensor same = expand_dims(here, 2, c.where) == select(grams.pool, 1, k, c.where);
+      found = k == 0 ? same : logical_and(found, same);
+    }
+    counts = counts + sum(astype(found, DType::f32, c.where), {1});
+  }
+  return counts;
+}
+
+void tfidf_op(NodeCall& c) {
+  const std::string mode = c.attr("mode", "");
+  const std::vector<std::int64_t> places = c.attr_integers("ngram_indexes");
+  const std::vector<double> given = c.attr_numbers("weights");
+  const std::int64_t shortest = c.attr("min_gram_length", std::int64_t{1}),
+                     longest = c.attr("max_gram_length", std::int64_t{1}),
+                     skipped = c.attr("max_skip_count", std::int64_t{0});
+  std::int64_t total = 0;
+  const std::vector<Grams> grams = grams_of(c, total);
+  if ((mode != "TF" && mode != "IDF" && mode != "TFIDF") || static_cast<std::int64_t>(places.size()) != total ||
+      (!given.empty() && given.size() != places.size()) || places.empty() || skipped < 0)
+    c.fail("has attributes that do not fit each other");
+  std::int64_t columns = 0;
+  for (const std::int64_t p : places) check_number(c, p, 0), columns = std::max(columns, p + 1);
+  Tensor x = c.in(0);
+  const bool is_row = x.rank() == 1;
+  if (x.rank() != 1 && x.rank() != 2) c.fail("takes one axis or two");
+  x = astype(is_row ? expand_dims(x, 0, c.where) : x, DType::i64, c.where);
+  c.will_make({x.size(0), columns});
+  Tensor counts = zeros({x.size(0), columns}, DType::f32);
+  std::size_t first = 0;
+  for (const Grams& g : grams) {
+    const auto begin = places.begin() + static_cast<std::ptrdiff_t>(first);
+    first += static_cast<std::size_t>(g.count);
+    if (g.length < shortest || g.length > longest || g.count == 0) continue;
+    Tensor found = gram_counts(c, x, g, skipped);
+    if (mode == "IDF") found = astype(found > 0, DType::f32, c.where);
+    if (mode != "TF" && !given.empty()) {
+      const auto weights = given.begin() + (begin - places.begin());
+      found = found * tensor(std::vector<float>(weights, weights + g.count));
+    }
+    counts = index_add(counts, tensor(std::vector<std::int64_t>(begin, begin + g.count)), found, 1, c.where);
+  }
+  c.give(is_row ? squeeze(counts, {0}, c.where) : counts);
+}
+
 constexpr std::array kRows{
     OperatorRow{"Compress", &compress_op, "reads the condition"},
     OperatorRow{"Gather", &gather_op},
@@ -199,6 +281,7 @@ constexpr std::array kRows{
     OperatorRow{"ScatterElements", &scatter_elements},
     OperatorRow{"ScatterND", &scatter_nd},
     OperatorRow{"TensorScatter", &tensor_scatter},
+    OperatorRow{"TfIdfVectorizer", &tfidf_op, "n-grams of integers"},
     OperatorRow{"TopK", &top_k, {}, 0b10},
     OperatorRow{"Unique", &unique_op, "reads the operand"},
 };

@@ -162,6 +162,10 @@ void swish_op(NodeCall& c) {
   const Tensor x = c.in(0);
   c.give(multiply(Operand(x, c.where), Operand(sigmoid(x * c.attr("alpha", 1.0)), c.where)));
 }
+void swiglu_op(NodeCall& c) {
+  const Tensor gate = c.in(0);
+  c.give(gate * sigmoid(gate * c.attr("alpha", 1.0)) * c.in(1));
+}
 void softmax_like(NodeCall& c, Tensor (*f)(const Tensor&, std::int64_t, Location)) {
   const Tensor x = c.in(0);
   const bool is_flat = c.opset() < 13;  // all axes from `axis` on are one
@@ -261,6 +265,7 @@ constexpr std::array kRows{
     OperatorRow{"Sqrt", &unary<Op::sqrt>},
     OperatorRow{"Sub", &binary<Op::subtract>},
     OperatorRow{"Sum", &variadic<Op::add>},
+    OperatorRow{"SwiGLU", &swiglu_op},
     OperatorRow{"Swish", &swish_op},
     OperatorRow{"Tan", &unary<Op::tan>},
     OperatorRow{"Tanh", &unary<Op::tanh>},

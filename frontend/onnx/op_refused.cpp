@@ -13,7 +13,6 @@ constexpr std::array kRows{
     OperatorRow{"StringConcat", nullptr, kStrings},
     OperatorRow{"StringNormalizer", nullptr, kStrings},
     OperatorRow{"StringSplit", nullptr, kStrings},
-    OperatorRow{"TfIdfVectorizer", nullptr, "counts of n-grams are not computed"},
 };
 
 }  // namespace

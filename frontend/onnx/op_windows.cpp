@@ -100,6 +100,21 @@ namespace {
 
 void conv_op(NodeCall& c) { c.give(convolved(c, c.in(0), c.in(1), c.optional(2))); }
 
+/// Every channel with a filter of its own, over what came before: that is the state.
+void causal_conv_op(NodeCall& c) {
+  const Tensor x = c.in(0), weight = c.in(1), bias = c.optional(2);
+  const std::string activation = c.attr("activation", "none");
+  if (x.rank() != 3 || weight.rank() != 3) c.fail("takes three axes");
+  const std::int64_t channels = x.size(1), before = weight.size(2) - 1;
+  if (weight.size(0) != channels || weight.size(1) != 1 || before < 0) c.fail("has a filter of another form");
+  if (activation != "none" && activation != "silu" && activation != "swish") c.refuse("activation " + activation);
+  const Tensor past = c.has(3) ? c.in(3) : zeros({x.size(0), channels, before}, x.dtype());
+  const Tensor all = before == 0 ? x : concat({past, x}, 2, c.where);
+  const Tensor y = conv1d(all, weight, bias, 1, 0, 1, channels, c.where);
+  c.give(activation == "none" ? y : y * sigmoid(y));
+  c.give(slice(all, 2, all.size(2) - before, all.size(2), 1, c.where));
+}
+
 void conv_transpose_op(NodeCall& c) {
   const Tensor x = c.in(0), weight = c.in(1), bias = c.optional(2);
   if (x.rank() < 3) c.fail("takes three axes or more");
@@ -317,6 +332,7 @@ void col2im_op(NodeCall& c) {
 
 constexpr std::array kRows{
     OperatorRow{"AveragePool", &average_pool_op},
+    OperatorRow{"CausalConvWithState", &causal_conv_op},
     OperatorRow{"Col2Im", &col2im_op, {}, 0b110},
     OperatorRow{"Conv", &conv_op, "one to three spatial axes"},
     OperatorRow{"ConvTranspose", &conv_transpose_op, "one to three spatial axes"},

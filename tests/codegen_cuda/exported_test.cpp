@@ -340,6 +340,43 @@ TEST_F(ExportToCuda, ThreadsRunOneProgramAtOnce) {
   for (const bool right : is_right) EXPECT_TRUE(right);
 }
 
+/// A stream of the caller's. The host executor of libfermata_run_cuda has none to give, but all of its streams are one
+/// queue: what it reads of a stream is that nobody records on it.
+class CallersStream {
+ public:
+  CallersStream() {
+    if (!gpu::on_host_executor()) gpu::check(gpu::driver().stream_create(&handle_, 0), "cuStreamCreate");
+  }
+  ~CallersStream() {
+    if (!gpu::on_host_executor()) gpu::driver().stream_destroy(handle_);
+  }
+  void* get() { return gpu::on_host_executor() ? nothing_.data() : handle_; }
+
+ private:
+  gpu::Handle handle_ = nullptr;
+  std::array<std::uint64_t, 8> nothing_{};
+};
+
+TEST_F(ExportToCuda, RunsGoToAStreamOfTheCallers) {
+  const Tensor w = randn({8, 8});
+  const auto f = [&](const Tensor& x) { return matmul(x, w) + 1.0; };
+  const Tensor x = randn({2, 8}).sync();
+  export_program(path(), {.cuda = architectures()}, f, x);
+  CallersStream stream;
+  run::Program program = loaded();
+  const run::Results before = program.run_on_device(views({x}));
+  program.set_stream(stream.get());
+  for (int i = 0; i < 3; ++i) expect_result(program.run(views({x})), 0, f(x));
+  // What another stream has made is waited for.
+  const run::Results after = program.run_on_device({before[0]});
+  program.set_stream(nullptr);
+  std::vector<float> copied(16);
+  after.copy(0, copied.data());
+  const std::vector<float> wanted = f(f(x)).to_vector<float>();
+  for (std::size_t i = 0; i < copied.size(); ++i) EXPECT_NEAR(copied[i], wanted[i], 1e-4);
+  expect_result(program.run(views({x})), 0, f(x));
+}
+
 TEST_F(ExportToCuda, ErrorsThatDependOnValuesAreErrorsOfARun) {
   const auto f = [](const Tensor& x, const Tensor& at) { return take(x, at, 0); };
   const Tensor x = full({3}, 1.0).sync(), at = tensor({1, 2}).sync(), wrong = tensor({1, 3}).sync();

@@ -1,6 +1,8 @@
 // Models from files: names, sizes that vary, both modes, compile(fn), parameters, operators of the program.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "fermata/fermata.h"
 #include "fermata/library.h"
 #include "fermata/modules.h"
@@ -73,6 +75,70 @@ TEST_F(OnnxLoad, ShapesAreComputedOnTheHost) {
   }
   const Tensor batch = vmap([&](const Tensor& x) { return model(x); })(zeros({6, 3, 4}));
   EXPECT_EQ(batch.shape(), (Shape{6, 6, 2}));
+}
+
+TEST_F(OnnxLoad, NGramsAreCounted) {
+  // The results are those of ONNX Runtime.
+  const auto model = [](const char* mode) {
+    GraphBuilder g;
+    g.input("x", TensorProto::INT64, {"n", "c"}).output("y");
+    g.node("TfIdfVectorizer", {"x"}, {"y"})
+        .set("mode", mode)
+        .set("min_gram_length", 1)
+        .set("max_gram_length", 2)
+        .set("max_skip_count", 1)
+        .set("ngram_counts", {0, 2})
+        .set("ngram_indexes", {0, 1, 2, 4, 3})
+        .set("pool_int64s", {2, 3, 5, 4, 6, 7, 5, 6})
+        .set_floats("weights", {2, 3, 4, 5, 6});
+    return load(g);
+  };
+  const Tensor x = reshape(tensor({1, 1, 3, 3, 3, 7, 8, 6, 7, 5, 6, 8}), {2, 6});
+  const Tensor y = reshape(tensor({5, 9, 6, 5, 6, 7, 2, 5, 4, 6, 7, 7}), {2, 6});
+  for (const Mode mode : {Mode::eager, Mode::compiled}) {
+    const ModeGuard guard(mode);
+    EXPECT_EQ(model("TF")(x).to_vector<float>(), (std::vector<float>{0, 3, 0, 0, 0, 0, 0, 0, 1, 1}));
+    EXPECT_EQ(model("IDF")(x).to_vector<float>(), (std::vector<float>{0, 3, 0, 0, 0, 0, 0, 0, 6, 5}));
+    EXPECT_EQ(model("TFIDF")(x).to_vector<float>(), (std::vector<float>{0, 9, 0, 0, 0, 0, 0, 0, 6, 5}));
+    EXPECT_EQ(model("TF")(y).to_vector<float>(), (std::vector<float>{0, 0, 0, 2, 1, 1, 0, 1, 1, 2}));
+    EXPECT_EQ(model("TF")(ones({1, 1}, DType::i64)).to_vector<float>(), std::vector<float>(5, 0));
+  }
+}
+
+TEST_F(OnnxLoad, CausalConvolutionsGoOnWhereTheyEnded) {
+  GraphBuilder g;
+  g.input("x", TensorProto::FLOAT, {"n", 2, "t"})
+      .input("past", TensorProto::FLOAT, {"n", 2, 2})
+      .output("y")
+      .output("state");
+  g.floats("w", {2, 1, 3}, {1, 10, 100, -1, 2, 0.5f}).floats("b", {2}, {0.25f, -0.5f});
+  g.node("CausalConvWithState", {"x", "w", "b", "past"}, {"y", "state"}).set("activation", "silu");
+  const onnx::Model model = load(g, 27);
+  const Tensor x = reshape(arange(20, DType::f32) / 8, {1, 2, 10}), none = zeros({1, 2, 2});
+  for (const Mode mode : {Mode::eager, Mode::compiled}) {
+    const ModeGuard guard(mode);
+    const auto whole = model({{"x", x}, {"past", none}});
+    const auto first = model({{"x", slice(x, 2, 0, 4)}, {"past", none}});
+    const auto rest = model({{"x", slice(x, 2, 4, 10)}, {"past", first.at("state")}});
+    EXPECT_EQ(concat({first.at("y"), rest.at("y")}, 2).to_vector<float>(), whole.at("y").to_vector<float>());
+    EXPECT_EQ(rest.at("state").to_vector<float>(), (std::vector<float>{1, 1.125f, 2.25f, 2.375f}));
+    const float second = 0.25f + 12.5f;  // x is 0, 1/8 there, and 0 before
+    EXPECT_NEAR(whole.at("y").to_vector<float>()[1], second / (1 + std::exp(-second)), 1e-5);
+  }
+}
+
+TEST_F(OnnxLoad, GatesAreAppliedToTheirValues) {
+  GraphBuilder g;
+  g.input("a", TensorProto::FLOAT, {"n"}).input("b", TensorProto::FLOAT, {"n"}).output("y");
+  g.node("SwiGLU", {"a", "b"}, {"y"}).set("alpha", 2.0f);
+  const std::vector<Tensor> arguments{tensor({0.0f, 1.0f, -3.0f}), tensor({5.0f, 2.0f, 4.0f})};
+  for (const Mode mode : {Mode::eager, Mode::compiled}) {
+    const ModeGuard guard(mode);
+    const std::vector<float> y = load(g, 28)(arguments).at(0).to_vector<float>();
+    EXPECT_NEAR(y[0], 0, 1e-7);
+    EXPECT_NEAR(y[1], 2 / (1 + std::exp(-2.0)), 1e-6);
+    EXPECT_NEAR(y[2], -12 / (1 + std::exp(6.0)), 1e-6);
+  }
 }
 
 TEST_F(OnnxLoad, IsAModule) {

@@ -45,6 +45,16 @@ class NodeBuilder {
     for (const std::int64_t v : values) a->add_ints(v);
     return *this;
   }
+  NodeBuilder& set(const std::string& name, const char* text) {
+    AttributeProto* const a = add(name, AttributeProto::STRING);
+    a->set_s(text);
+    return *this;
+  }
+  NodeBuilder& set_floats(const std::string& name, std::initializer_list<float> values) {
+    AttributeProto* const a = add(name, AttributeProto::FLOATS);
+    for (const float v : values) a->add_floats(v);
+    return *this;
+  }
   NodeBuilder& set(const std::string& name, const GraphProto& graph) {
     AttributeProto* const a = add(name, AttributeProto::GRAPH);
     *a->mutable_g() = graph;
