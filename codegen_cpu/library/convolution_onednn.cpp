@@ -18,6 +18,7 @@
 #include "codegen_cpu/library/convolution_problem.h"
 #include "codegen_cpu/library/onednn_product.h"
 #include "ir/error.h"
+#include "ir/per_thread.h"
 #include "ir/shape.h"
 #include "runtime/prepacked_weights.h"
 #include "runtime/thread_pool.h"
@@ -177,7 +178,8 @@ class Convolution {
 
 /// The thread's primitive for a key, made if need be; the least recently used one goes.
 Convolution& convolution_for(const ConvolutionKey& key) {
-  static thread_local std::list<Convolution> recent;
+  static constinit thread_local PerThread<std::list<Convolution>> recent_of_thread;
+  std::list<Convolution>& recent = recent_of_thread.get();
   for (auto c = recent.begin(); c != recent.end(); ++c) {
     if (!(c->key == key)) continue;
     if (c != recent.begin()) recent.splice(recent.begin(), recent, c);
