@@ -5,9 +5,10 @@
 // has ended; what the main thread makes after that stays.
 #pragma once
 
-#include <cxxabi.h>
-
-extern "C" [[gnu::visibility("hidden")]] void* __dso_handle;  // of the library that this is compiled into
+extern "C" {
+[[gnu::visibility("hidden")]] extern void* __dso_handle;  // of the library that this is compiled into
+int __cxa_thread_atexit(void (*end)(void*), void* object, void* library) noexcept;  // as in the ABI of C++
+}
 
 namespace fermata {
 
@@ -30,7 +31,7 @@ template <class T> class PerThread {
   [[gnu::noinline]] void make() {
     object_ = new T();
     // What is registered while a thread ends is called, too.
-    abi::__cxa_thread_atexit(&end, this, &__dso_handle);
+    __cxa_thread_atexit(&end, this, &__dso_handle);
   }
   static void end(void* self) {
     auto& mine = *static_cast<PerThread*>(self);
