@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "ir/fork.h"
+#include "ir/per_thread.h"
 
 namespace fermata {
 
@@ -41,8 +42,8 @@ struct KnownPair {
   Known interned, asked;
 };
 KnownPair& last() {
-  thread_local const auto known = std::make_unique<KnownPair>();
-  return *known;
+  static constinit thread_local PerThread<KnownPair> known;
+  return known.get();
 }
 
 }  // namespace

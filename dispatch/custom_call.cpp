@@ -16,6 +16,7 @@
 #include "dispatch/table.h"
 #include "dispatch/tuple_results.h"
 #include "ir/error.h"
+#include "ir/per_thread.h"
 #include "runtime/backend_memory.h"
 #include "runtime/effects.h"
 
@@ -254,8 +255,8 @@ struct RecentKernels {
   std::size_t next = 0;
 };
 RecentKernels& recent_kernels() {
-  static thread_local const auto mine = std::make_unique<RecentKernels>();
-  return *mine;
+  static constinit thread_local PerThread<RecentKernels> mine;
+  return mine.get();
 }
 
 template <BackendKey B> void run_formula(const CallArgs& args) {

@@ -151,10 +151,14 @@ class SchemaParser {
     }
     const double value = number();
     const bool whole = text_.substr(begin, at_ - begin).find_first_of(".eE") == std::string_view::npos;
+    std::int64_t integer = 0;
+    if (whole && type.kind != TypeKind::floating &&
+        std::from_chars(text_.data() + begin, text_.data() + at_, integer).ec != std::errc())
+      fail_at(text_, begin, "the integer needs more than 64 bits");
     switch (type.kind) {
-      case TypeKind::integer: return whole ? Value(static_cast<std::int64_t>(value)) : Value(value);
+      case TypeKind::integer: return whole ? Value(integer) : Value(value);
       case TypeKind::scalar:
-      case TypeKind::operand: return whole ? Scalar(static_cast<std::int64_t>(value)) : Scalar(value);
+      case TypeKind::operand: return whole ? Scalar(integer) : Scalar(value);
       default: return value;
     }
   }

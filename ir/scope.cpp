@@ -14,6 +14,7 @@
 
 #include "ir/error.h"
 #include "ir/fork.h"
+#include "ir/per_thread.h"
 
 namespace fermata {
 namespace {
@@ -95,10 +96,11 @@ std::source_location detail::add_scope(std::source_location where) {
     const std::string* scope = nullptr;
     std::source_location plain{}, scoped{};
   };
-  static thread_local const auto recent = std::make_unique<std::array<Recent, 64>>();
+  static constinit thread_local PerThread<std::array<Recent, 64>> recent_of_thread;
+  std::array<Recent, 64>& recent = recent_of_thread.get();
   const DescribeCallers describe = describe_callers.load(std::memory_order_relaxed);
   const auto address = std::bit_cast<std::uintptr_t>(where);
-  Recent& slot = (*recent)[((address >> 4) ^ (reinterpret_cast<std::uintptr_t>(scope) >> 6)) % recent->size()];
+  Recent& slot = recent[((address >> 4) ^ (reinterpret_cast<std::uintptr_t>(scope) >> 6)) % recent.size()];
   if (describe == nullptr && slot.scope == scope && std::bit_cast<std::uintptr_t>(slot.plain) == address)
     return slot.scoped;
   if (is_ours(where)) return where;
@@ -127,11 +129,12 @@ std::source_location backward_of(std::source_location where) {
   struct Recent {
     std::source_location forward{}, backward{};
   };
-  static thread_local const auto recent = std::make_unique<std::array<Recent, 64>>();
+  static constinit thread_local PerThread<std::array<Recent, 64>> recent_of_thread;
+  std::array<Recent, 64>& recent = recent_of_thread.get();
   const std::string_view scope = scope_of(where);
   if (scope.empty() || scope.find(kBackward) != scope.npos) return where;
   const auto address = std::bit_cast<std::uintptr_t>(where);
-  Recent& slot = (*recent)[(address >> 4) % recent->size()];
+  Recent& slot = recent[(address >> 4) % recent.size()];
   if (std::bit_cast<std::uintptr_t>(slot.forward) == address) return slot.backward;
   std::string name = kMark + backward_scope(scope);
   if (const std::string_view callers = callers_of(where); !callers.empty()) (name += kCallersMark) += callers;

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "ir/fork.h"
+#include "ir/per_thread.h"
 #include "runtime/events.h"
 #include "runtime/thread_pool.h"
 
@@ -119,10 +120,9 @@ Background& background() {
     ~EndedByMainThread() {  // what belongs to the main thread is destroyed first
       if (gettid() == getpid()) end_current();
     }
-    void use() const {}
   };
-  static thread_local const EndedByMainThread ended;
-  ended.use();
+  static constinit thread_local PerThread<EndedByMainThread> ended;
+  ended.get();
   return *current.load();
 }
 

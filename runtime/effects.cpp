@@ -5,6 +5,8 @@
 #include <exception>
 #include <utility>
 
+#include "ir/per_thread.h"
+
 namespace fermata {
 
 constinit thread_local Node* last_effect = nullptr;
@@ -18,6 +20,7 @@ void drop(Node* node) {
 
 /// Where a thread ends, what it has recorded happens.
 struct AtThreadEnd {
+  AtThreadEnd() { prepare_thread(); }
   ~AtThreadEnd() {
     try {
       run_effects({});
@@ -44,8 +47,8 @@ Node* pending_effect_on(BackendKey backend, std::source_location where) {
 
 void set_last_effect(Node* node) {
   // What a thread makes first goes last: all that a sync needs has to be there when the last effects are computed.
-  static thread_local const AtThreadEnd at_end = (prepare_thread(), AtThreadEnd());
-  static_cast<void>(&at_end);
+  static constinit thread_local PerThread<AtThreadEnd> at_end;
+  at_end.get();
   if (node != nullptr) node->refs.fetch_add(Node::kTensor, std::memory_order_relaxed);
   drop(std::exchange(last_effect, node));
 }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "ir/fork.h"
+#include "ir/per_thread.h"
 #include "ir/scope.h"
 #include "runtime/memory_accounts.h"
 
@@ -105,8 +106,8 @@ Buffer& mine() {
     Buffer* buffer = take_buffer();
     ~Lease() { buffer->taken = false; }
   };
-  static thread_local const Lease lease;
-  return *lease.buffer;
+  static constinit thread_local PerThread<Lease> lease;
+  return *lease.get().buffer;
 }
 
 struct Infos {
@@ -143,8 +144,8 @@ const EventInfo* event_info(EventKind kind, std::string_view name, std::source_l
     const char* file = nullptr;
     const char* scope = nullptr;
   };
-  static thread_local const auto mine = std::make_unique<std::array<Known, 256>>();
-  std::array<Known, 256>& recent = *mine;
+  static constinit thread_local PerThread<std::array<Known, 256>> known_of_thread;
+  std::array<Known, 256>& recent = known_of_thread.get();
   const auto line = static_cast<std::size_t>(where.line()), column = static_cast<std::size_t>(where.column());
   const std::size_t hash = (reinterpret_cast<std::uintptr_t>(name.data()) >> 3) + line * 31 + column * 7 +
                            static_cast<std::size_t>(bytes) * 13 + static_cast<std::size_t>(kind);

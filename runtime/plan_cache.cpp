@@ -10,6 +10,7 @@
 #include <memory>
 #include <utility>
 
+#include "ir/per_thread.h"
 #include "runtime/environment.h"
 #include "runtime/events.h"
 #include "runtime/evict_least_recently_used.h"
@@ -32,8 +33,8 @@ PlanCache& PlanCache::instance() {
 }
 
 PlanCache::Recent& PlanCache::recent_of_thread() {
-  static thread_local const auto mine = std::make_unique<Recent>();
-  return *mine;
+  static constinit thread_local PerThread<Recent> mine;
+  return mine.get();
 }
 
 const PlanEntryPtr& PlanCache::find(std::uint32_t recorded, std::span<const std::uint32_t> key) {

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstring>
 
+#include "ir/per_thread.h"
+
 namespace fermata {
 
 Counters counters;
@@ -22,8 +24,8 @@ ThreadCounts& ThreadCounts::mine() {
     }
     ~Lease() { counts->taken_ = false; }
   };
-  static thread_local Lease lease;
-  return *lease.counts;
+  static constinit thread_local PerThread<Lease> lease;
+  return *lease.get().counts;
 }
 
 std::uint64_t sum_of(std::atomic<std::uint64_t> ThreadCounts::*count) {

@@ -10,6 +10,7 @@
 #include "codegen_cpu/jit/emission.h"
 #include "codegen_cpu/jit/line_marks.h"
 #include "codegen_cpu/jit/machine_code.h"
+#include "ir/per_thread.h"
 
 namespace fermata::jit {
 namespace {
@@ -44,8 +45,8 @@ class Lease {
     unsigned kernels = 0;
   };
   static std::map<const Isa*, Slot>& slots() {
-    thread_local std::map<const Isa*, Slot> slots;
-    return slots;
+    static constinit thread_local PerThread<std::map<const Isa*, Slot>> slots;
+    return slots.get();
   }
   Slot& slot_;
   std::unique_ptr<CodeGenerator> generator_;

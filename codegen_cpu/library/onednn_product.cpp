@@ -12,6 +12,7 @@
 #include "codegen_cpu/irregular/positions.h"
 #include "codegen_cpu/library/product_rates.h"
 #include "ir/error.h"
+#include "ir/per_thread.h"
 #include "runtime/environment.h"
 
 namespace fermata::onednn {
@@ -107,7 +108,8 @@ void Product::run(const void* lhs, const void* rhs, void* out) {
 }
 
 Product& product_for(const Key& key) {
-  static thread_local std::list<Product> recent;
+  static constinit thread_local PerThread<std::list<Product>> recent_of_thread;
+  std::list<Product>& recent = recent_of_thread.get();
   for (auto p = recent.begin(); p != recent.end(); ++p) {
     if (p->key != key) continue;
     if (p != recent.begin()) recent.splice(recent.begin(), recent, p);

@@ -18,7 +18,7 @@
 #include "frontend/transforms/vmap/batched.h"
 #include "ir/custom_op.h"
 #include "ir/error.h"
-#include "passes/partition_functions.h"
+#include "ir/per_thread.h"
 #include "passes/pipeline.h"
 #include "runtime/effects.h"
 
@@ -109,11 +109,9 @@ std::vector<std::int64_t> key_of(const Walked& w) {
 /// The programs that a thread has partitioned last.
 class Programs {
  public:
-  /// Not in the thread's own storage, of which a library that is opened by dlopen may have little.
   static Programs& of_thread() {
-    static thread_local std::unique_ptr<Programs> programs;
-    if (programs == nullptr) programs = std::make_unique<Programs>();
-    return *programs;
+    static constinit thread_local PerThread<Programs> programs;
+    return programs.get();
   }
   std::shared_ptr<LocalProgram> of(const Walked& w) {
     std::vector<std::int64_t> key = key_of(w);

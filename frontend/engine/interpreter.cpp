@@ -11,6 +11,7 @@
 #include "ir/error.h"
 #include "ir/op_traits.h"
 #include "ir/operation_count.h"
+#include "ir/per_thread.h"
 #include "ir/view.h"
 #include "runtime/bound_plan.h"
 #include "runtime/cancellation.h"
@@ -210,8 +211,8 @@ class Interpreter {
 
   /// Memory of the last interpreter of this thread: one inside of another finds none, and takes its own.
   static std::vector<Value>& spare_values() {
-    static thread_local std::vector<Value> spare;
-    return spare;
+    static constinit thread_local PerThread<std::vector<Value>> spare;
+    return spare.get();
   }
   static constexpr std::size_t kMostSpareValues = 4096, kFew = 4;
 

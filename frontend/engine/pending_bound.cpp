@@ -12,6 +12,7 @@
 #include "fermata/inspect.h"
 #include "fermata/retained.h"
 #include "frontend/engine/sync.h"
+#include "ir/per_thread.h"
 #include "runtime/environment.h"
 #include "runtime/retained_leaves.h"
 #include "runtime/tensor.h"
@@ -67,8 +68,9 @@ using CutSites = std::array<CutSite, 4>;
 
 CutSites& sites_beside(std::uint64_t site) {
   using All = std::array<CutSites, 16>;
-  static thread_local const auto all = std::make_unique<All>();
-  return (*all)[site % all->size()];
+  static constinit thread_local PerThread<All> all_of_thread;
+  All& all = all_of_thread.get();
+  return all[site % all.size()];
 }
 CutSite* find_cut_site(std::uint64_t site) {
   for (CutSite& kept : sites_beside(site))
@@ -92,10 +94,11 @@ void keep_cut_site(const Node& at, std::uint32_t turn) {
 }
 
 Walk& walk_under(Node* n, bool roots_only) {
-  static thread_local const auto mine = std::make_unique<Walk>();
+  static constinit thread_local PerThread<Walk> walk_of_thread;
+  Walk& walk = walk_of_thread.get();
   Node* const roots[] = {n};
-  mine->run(roots, roots_only);
-  return *mine;
+  walk.run(roots, roots_only);
+  return walk;
 }
 
 /// Of a node that may be a leaf by now.
@@ -158,8 +161,8 @@ struct DropEdge {
 using HeldNode = std::unique_ptr<Node, DropEdge>;
 /// The last calls that would free something if their operands lost their names, as those of an iteration do at its end.
 std::vector<HeldNode>& watched_calls() {
-  static thread_local std::vector<HeldNode> calls;
-  return calls;
+  static constinit thread_local PerThread<std::vector<HeldNode>> calls;
+  return calls.get();
 }
 void count_retained() {
   taken_on = 0;

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "ir/fork.h"
+#include "ir/per_thread.h"
 #include "runtime/events.h"
 
 namespace fermata {
@@ -26,8 +27,9 @@ Known& known() {
 
 void note_profiled_plan(std::uint64_t number, FunctionRef<ProfiledPlan()> make) {
   if (!keeps_events()) return;
-  static thread_local const auto seen = std::make_unique<std::array<std::uint64_t, 64>>();
-  std::uint64_t& recent = (*seen)[number % seen->size()];
+  static constinit thread_local PerThread<std::array<std::uint64_t, 64>> seen_by_thread;
+  std::array<std::uint64_t, 64>& seen = seen_by_thread.get();
+  std::uint64_t& recent = seen[number % seen.size()];
   if (recent == number) return;
   recent = number;
   Known& all = known();

@@ -57,7 +57,12 @@ Found difference_of_constants(const Tensor& now, const Tensor& before, Location 
 
 class ProgramCheck {
  public:
-  ProgramCheck(const Program& now, const Program& before, Location where) : now_(now), before_(before), where_(where) {}
+  ProgramCheck(const Program& now, const Program& before, Location where)
+      : now_(now), before_(before), where_(where), readers_(now.nodes.size(), kNobody) {
+    for (std::size_t i = now.nodes.size(); i-- > 0;)
+      for (const std::uint32_t operand : now.nodes[i].operands)
+        if (operand < readers_.size()) readers_[operand] = i;
+  }
 
   Found find() const {
     const std::size_t count = std::min(now_.nodes.size(), before_.nodes.size());
@@ -74,9 +79,7 @@ class ProgramCheck {
  private:
   Location line_of(const ProgramNode& n) const { return n.where.line() != 0 ? n.where : where_; }
   const ProgramNode* reader_of(std::size_t i) const {
-    const auto reads = [i](const ProgramNode& n) { return std::ranges::find(n.operands, i) != n.operands.end(); };
-    const auto at = std::ranges::find_if(now_.nodes, reads);
-    return at == now_.nodes.end() ? nullptr : &*at;
+    return readers_[i] == kNobody ? nullptr : &now_.nodes[readers_[i]];
   }
   static std::string named(const ProgramNode& n) {
     return n.leaf >= 0 ? "read a tensor" : fmt::format("call {}", name(n.op));
@@ -122,8 +125,10 @@ class ProgramCheck {
                        number(*at.in2, b.scalar_dtype));
   }
 
+  static constexpr std::size_t kNobody = ~std::size_t{0};
   const Program &now_, &before_;
   Location where_;
+  std::vector<std::size_t> readers_;  // of each node the first that reads it
 };
 
 Found find_difference(const ResultSource& now, const ResultSource& before, Location where) {

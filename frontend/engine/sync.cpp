@@ -25,6 +25,7 @@
 #include "ir/custom_op.h"
 #include "ir/error.h"
 #include "ir/fork.h"
+#include "ir/per_thread.h"
 #include "passes/pipeline.h"
 #include "runtime/backend_memory.h"
 #include "runtime/bound_plan.h"
@@ -145,8 +146,8 @@ Player& Player::mine() {
     Lease() { threads.fetch_add(1); }
     ~Lease() { player->collect(true), player->taken_ = false, threads.fetch_sub(1); }
   };
-  static thread_local Lease lease;
-  return *lease.player;
+  static constinit thread_local PerThread<Lease> lease;
+  return *lease.get().player;
 }
 
 Player::Use::Use() : player_(&mine()) {

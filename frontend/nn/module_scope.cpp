@@ -6,6 +6,8 @@
 
 #include "fermata/nn/module.h"
 
+#include "ir/per_thread.h"
+
 namespace fermata::nn {
 
 void Named::named(const std::string& path) const {
@@ -18,10 +20,11 @@ void ModuleScope::enter(const std::string& name) {
   struct Known {
     const std::string *outer = nullptr, *module = nullptr, *name = nullptr, *scope = nullptr;
   };
-  static thread_local const auto known = std::make_unique<std::array<Known, 64>>();
+  static constinit thread_local PerThread<std::array<Known, 64>> known_of_thread;
+  std::array<Known, 64>& known = known_of_thread.get();
   const auto hash =
       (reinterpret_cast<std::uintptr_t>(&name) >> 5) ^ (reinterpret_cast<std::uintptr_t>(outer_.scope) >> 4);
-  Known& slot = (*known)[hash % known->size()];
+  Known& slot = known[hash % known.size()];
   if (slot.name != &name || slot.outer != outer_.scope || slot.module != outer_.module) {
     std::string_view own = name;
     const std::string* const around = outer_.module;

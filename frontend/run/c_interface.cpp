@@ -8,6 +8,7 @@
 #include <fermata/run.h>
 #include "frontend/run/cpu_program.h"
 #include "ir/error.h"
+#include "ir/per_thread.h"
 #include "runtime/thread_pool.h"
 
 using namespace fermata;
@@ -33,12 +34,17 @@ struct fermata_results {
 namespace {
 
 constexpr int kNoMemory = 3001, kInternal = 9001;
-thread_local std::string last_error;
+std::string& last_error() {
+  static constinit thread_local PerThread<std::string> text;
+  return text.get();
+}
 
 int failed(int code, const char* text) {
   try {
-    last_error = text;
-  } catch (...) { last_error.clear(); }
+    std::string& kept = last_error();
+    kept.clear();
+    kept = text;
+  } catch (...) {}  // no memory: no text
   return code;
 }
 
@@ -90,7 +96,11 @@ int run(fermata_program* p, const fermata_tensor* inputs, std::size_t count, fer
 
 extern "C" {
 
-const char* fermata_last_error(void) { return last_error.c_str(); }
+const char* fermata_last_error(void) {
+  try {
+    return last_error().c_str();
+  } catch (...) { return ""; }
+}
 const char* fermata_run_version(void) { return FERMATA_VERSION; }
 int fermata_set_threads(int threads) {
   return guarded([&] {

@@ -125,7 +125,9 @@ std::string difference(const Graph& g, ValueId v, const std::vector<ReferenceTen
     if (!terms.empty() && terms[i] > 0.01 * round_to(n.dtype, std::numeric_limits<float>::max())) continue;
     if ((n.op == Op::prod || n.op == Op::cumulative_prod) && (x == 0 || !std::isfinite(x)))
       continue;  // a part of it left the range
-    const double scale = std::max({std::abs(y), terms.empty() ? 0.0 : terms[i], 16 * smallest(n.dtype)});
+    // Near their zeros these are right to the digits of 1 (docs/numerics.md).
+    const double least = n.op == Op::j0 || n.op == Op::j1 || n.op == Op::lgamma ? 1 : 16 * smallest(n.dtype);
+    const double scale = std::max({std::abs(y), terms.empty() ? 0.0 : terms[i], least});
     // Sums of f16 and bf16 are rounded from f32, those of matmul also while they are added up.
     if (std::abs(x - y) <= (32 + roundings) * epsilon(n.dtype) * scale) continue;
     // Intermediate results beyond the largest number.

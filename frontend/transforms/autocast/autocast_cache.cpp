@@ -13,6 +13,7 @@
 #include "frontend/transforms/autocast/autocast.h"
 #include "frontend/transforms/autograd/autograd_tape.h"
 #include "ir/error.h"
+#include "ir/per_thread.h"
 
 namespace fermata {
 namespace {
@@ -43,8 +44,8 @@ struct Regions {
   std::unordered_map<CacheKey, KeptCast, CacheKeyHash> kept;
 };
 Regions& regions() {
-  thread_local const auto r = std::make_unique<Regions>();
-  return *r;
+  static constinit thread_local PerThread<Regions> mine;
+  return mine.get();
 }
 
 Tensor fresh_cast(const Tensor& x, DType dtype, Location where) {
