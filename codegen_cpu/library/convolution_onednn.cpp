@@ -22,7 +22,6 @@
 #include "codegen_cpu/library/onednn_product.h"
 #include "codegen_cpu/library/product_rates.h"
 #include "ir/error.h"
-#include "ir/per_thread.h"
 #include "ir/shape.h"
 #include "runtime/thread_pool.h"
 
@@ -36,162 +35,11 @@ using onednn::layout_of;
 
 /// Images from which on only they are split, and the least and the multiple of filters of a part where they are too.
 constexpr std::int64_t kEnoughImages = 8, kFilterGranule = 16;
-
-/// One operand of a part: sizes and strides as oneDNN has them, filters with an axis of groups.
-struct Layout {
-  Dims sizes, strides;
-  bool operator==(const Layout&) const = default;
-};
-
-struct ConvolutionKey {
-  Op op;
-  DType dtype;
-  Layout x, weight, y;
-  Dims strides, dilation, padding, padding_end;
-  bool operator==(const ConvolutionKey&) const = default;
-  /// All of it, in order.
-  std::vector<std::int64_t> numbers() const {
-    std::vector<std::int64_t> all{static_cast<std::int64_t>(op), static_cast<std::int64_t>(dtype)};
-    for (const Dims* d : {&x.sizes, &x.strides, &weight.sizes, &weight.strides, &y.sizes, &y.strides, &strides,
-                          &dilation, &padding, &padding_end}) {
-      all.push_back(static_cast<std::int64_t>(d->size()));
-      all.insert(all.end(), d->begin(), d->end());
-    }
-    return all;
-  }
-};
-
-/// A memory object in the caller's layout, and one in the library's where that differs.
-struct Side {
-  memory given, used;
-  dnnl::reorder reorder;
-  std::size_t bytes = 0;  // of `used`, 0 where both are one
-
-  Side(const memory::desc& as_given, const memory::desc& as_used, bool is_result) {
-    given = memory(as_given, onednn::engine(), nullptr);
-    if (as_given == as_used) return;
-    used = memory(as_used, onednn::engine(), nullptr);
-    bytes = (as_used.get_size() + 63) / 64 * 64;
-    reorder = is_result ? dnnl::reorder(used, given) : dnnl::reorder(given, used);
-  }
-  const memory& operand() const { return bytes == 0 ? given : used; }
-  /// Sets where the elements are; gives the scratch memory behind what it takes.
-  std::byte* place(const void* data, std::byte* scratch) {
-    given.set_data_handle(const_cast<void*>(data));
-    if (bytes != 0) used.set_data_handle(scratch);
-    return scratch + bytes;
-  }
-};
-
-/// A primitive with everything an execution needs but the pointers. Used by one thread at a time.
-class Convolution {
- public:
-  explicit Convolution(const ConvolutionKey& k) : key(k), stream_(onednn::engine()) {
-    const auto type = onednn::data_type_of(k.dtype);
-    const bool sums_weights = k.op == Op::convolution_weight_gradient;
-    const memory::desc x(k.x.sizes, type, k.x.strides), y(k.y.sizes, type, k.y.strides);
-    const memory::desc weight(k.weight.sizes, sums_weights ? memory::data_type::f32 : type, k.weight.strides);
-    const auto any = [](const memory::desc& d, const Dims& sizes) {
-      return memory::desc(sizes, d.data_type(), memory::format_tag::any);
-    };
-    const memory::desc any_x = any(x, k.x.sizes), any_y = any(y, k.y.sizes), any_weight = any(weight, k.weight.sizes);
-    dnnl::primitive_attr attributes;
-    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    const memory::desc forward_weight(k.weight.sizes, type, memory::format_tag::any);
-    using Forward = dnnl::convolution_forward;
-    using Data = dnnl::convolution_backward_data;
-    using Weights = dnnl::convolution_backward_weights;
-    constexpr auto kDirect = dnnl::algorithm::convolution_direct;
-    const Forward::primitive_desc forward(
-        Forward::desc(dnnl::prop_kind::forward_training, kDirect, any_x, forward_weight, any_y, k.strides, k.dilation,
-                      k.padding, k.padding_end),
-        attributes, onednn::engine());
-    if (k.op == Op::convolution) {
-      primitive_ = Forward(forward);
-      finish(forward, x, forward.src_desc(), weight, forward.weights_desc(), y, forward.dst_desc());
-    } else if (k.op == Op::convolution_data_gradient) {
-      const Data::primitive_desc data(
-          Data::desc(kDirect, any_x, any_weight, any_y, k.strides, k.dilation, k.padding, k.padding_end), attributes,
-          onednn::engine(), forward);
-      primitive_ = Data(data);
-      finish(data, x, data.diff_src_desc(), weight, data.weights_desc(), y, data.diff_dst_desc());
-    } else {
-      const Weights::primitive_desc weights(
-          Weights::desc(kDirect, any_x, any_weight, any_y, k.strides, k.dilation, k.padding, k.padding_end), attributes,
-          onednn::engine(), forward);
-      primitive_ = Weights(weights);
-      finish(weights, x, weights.src_desc(), weight, weights.diff_weights_desc(), y, weights.diff_dst_desc());
-    }
-  }
-
-  /// `constant`: the buffer of weights that may be kept as the library likes them.
-  void run(const void* x, const void* weight, const void* y, Storage* constant) {
-    const StoragePtr kept = kept_weights(weight, constant);
-    const Scratch<std::byte> scratch(
-        static_cast<std::int64_t>(sides_[0].bytes + sides_[1].bytes + sides_[2].bytes + scratch_bytes_));
-    std::byte* at = scratch.data();
-    const void* const data[] = {x, weight, y};
-    for (std::size_t i = 0; i < 3; ++i) {
-      at = sides_[i].place(data[i], at);
-      if (i == 1 && kept != nullptr) {
-        sides_[i].used.set_data_handle(kept->data);
-        continue;
-      }
-      if (i != result_ && sides_[i].bytes != 0) sides_[i].reorder.execute(stream_, sides_[i].given, sides_[i].used);
-    }
-    scratch_.set_data_handle(at);
-    const bool data_gradient = result_ == 0, weight_gradient = result_ == 1;
-    const dnnl_exec_arg_t arguments[] = {
-        {data_gradient ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, sides_[0].operand().get()},
-        {weight_gradient ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, sides_[1].operand().get()},
-        {result_ == 2 ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, sides_[2].operand().get()},
-        {DNNL_ARG_SCRATCHPAD, scratch_.get()}};
-    dnnl::error::wrap_c_api(dnnl_primitive_execute(primitive_.get(), stream_.get(), 4, arguments),
-                            "could not execute a convolution primitive");
-    Side& result = sides_[result_];
-    if (result.bytes != 0) result.reorder.execute(stream_, result.used, result.given);
-  }
-  const ConvolutionKey key;
-
- private:
-  template <class Description> void finish(const Description& d, const memory::desc& x, const memory::desc& used_x,
-                                           const memory::desc& weight, const memory::desc& used_weight,
-                                           const memory::desc& y, const memory::desc& used_y) {
-    result_ = key.op == Op::convolution ? 2 : key.op == Op::convolution_data_gradient ? 0 : 1;
-    sides_.emplace_back(x, used_x, result_ == 0);
-    sides_.emplace_back(weight, used_weight, result_ == 1);
-    sides_.emplace_back(y, used_y, result_ == 2);
-    scratch_ = memory(d.scratchpad_desc(), onednn::engine(), nullptr);
-    scratch_bytes_ = d.scratchpad_desc().get_size();
-  }
-  StoragePtr kept_weights(const void* weight, Storage* constant) {
-    Side& side = sides_[1];
-    if (constant == nullptr || result_ == 1 || side.bytes == 0) return nullptr;
-    static constexpr std::byte kLayout{};
-    return PrepackedWeights::find(constant, {&kLayout, weight, key.numbers()}, side.bytes, [&](std::byte* to) {
-      side.given.set_data_handle(const_cast<void*>(weight)), side.used.set_data_handle(to);
-      side.reorder.execute(stream_, side.given, side.used);
-    });
-  }
-  dnnl::primitive primitive_;
-  std::vector<Side> sides_;  // x, weight, y
-  memory scratch_;
-  std::size_t result_ = 0, scratch_bytes_ = 0;
-  dnnl::stream stream_;
-};
-
-/// The thread's primitive for a key, made if need be; the least recently used one goes.
-Convolution& convolution_for(const ConvolutionKey& key) {
-  static constinit thread_local PerThread<std::list<Convolution>> recent_of_thread;
-  std::list<Convolution>& recent = recent_of_thread.get();
-  for (auto c = recent.begin(); c != recent.end(); ++c) {
-    if (!(c->key == key)) continue;
-    if (c != recent.begin()) recent.splice(recent.begin(), recent, c);
-    return *c;
-  }
-  if (recent.size() == kPrimitivesPerThread) recent.pop_back();
-  return recent.emplace_front(key);
-}
+/// Parts of few images, at least; and of a part of an image the bytes that are read and written, which stay in the
+/// second-level cache with what an epilogue reads and writes.
+constexpr std::int64_t kPartsOfFew = 4, kPartBytes = 384 << 10;
+/// Filters of a part are a multiple of what tiles of an epilogue are.
+constexpr std::int64_t kTileColumns = 64;
 
 /// True if no two elements share memory and no axis runs backwards: what a memory descriptor can say.
 bool is_regular(const TensorView& view) {
@@ -426,7 +274,7 @@ double convolution_onednn_cost(const CallArgs& args) {
   const auto bytes = static_cast<double>((p.x.element_count() + p.y.element_count() + p.weight.element_count()) * 4);
   // Of channels-last images: eager and compiled calls choose alike, so converting others hardly counts.
   const bool is_gradient = args.op != Op::convolution;
-  const double slower = is_gradient ? 1.5 : 0.85;
+  const double slower = is_gradient ? 1.5 : product_rates().convolution_onednn;
   return 3000 +
          p.multiply_adds() / onednn::per_ns(onednn::convolves_natively(p.dtype) ? p.dtype : DType::f32) * slower +
          bytes * (is_gradient ? 0.2 : 0.05);

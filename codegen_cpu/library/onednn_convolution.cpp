@@ -9,6 +9,7 @@
 #include "codegen_cpu/irregular/positions.h"
 #include "codegen_cpu/library/onednn_product.h"
 #include "ir/channels_last.h"
+#include "ir/per_thread.h"
 #include "runtime/prepacked_weights.h"
 
 namespace fermata::onednn {
@@ -174,7 +175,8 @@ Convolution& convolution_for(const ConvolutionKey& key) {
     std::list<std::pair<const ConvolutionKey, Convolution>> recent;
     std::unordered_map<ConvolutionKey, decltype(recent)::iterator, Hash> by_key;
   };
-  static thread_local Kept kept;
+  static constinit thread_local PerThread<Kept> kept_of_thread;
+  Kept& kept = kept_of_thread.get();
   if (const auto known = kept.by_key.find(key); known != kept.by_key.end()) {
     kept.recent.splice(kept.recent.begin(), kept.recent, known->second);
     return known->second->second;

@@ -30,7 +30,10 @@ class Decoder {
   /// Reads model.safetensors, or model.safetensors.index.json, in the folder.
   Decoder(const Config& config, const std::string& folder);
 
-  /// Divides heads and inner layers among the processes along an axis of a mesh, and also caches made afterwards.
+  /// Keeps the matrices of all projections in 8 or 4 bits (docs/quantized.md); embeddings stay as they are. Not after
+  /// divide().
+  void quantize(const fermata::WeightFormat& format);
+  /// Divides heads and inner layers among the processes along an axis of a mesh; caches made afterwards, too.
   void divide(const fermata::Mesh& mesh, const std::string& axis);
   Cache make_cache(std::int64_t capacity) const;
   /// Appends the tokens i64 [L] to the cache, and returns the logits [vocabulary] of the next token.

@@ -19,6 +19,7 @@
 #include "ir/custom_op.h"
 #include "ir/error.h"
 #include "ir/per_thread.h"
+#include "passes/partition_functions.h"
 #include "passes/pipeline.h"
 #include "runtime/effects.h"
 

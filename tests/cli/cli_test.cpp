@@ -194,7 +194,7 @@ TEST_F(Cli, OptNamesThePassesThatThereAre) {
   EXPECT_EQ(wrong.status, 1);
   EXPECT_EQ(
       wrong.err,
-      "FM1321 ValueError: there is no graph pass no_such_pass\n  hint one of: simplify, materialize, bucket_collectives\n");
+      "FM1321 ValueError: unknown graph pass no_such_pass\n  hint one of: simplify, materialize, bucket_collectives\n");
 }
 
 TEST_F(Cli, ExplainShowsProgramAndPlan) {

@@ -24,7 +24,7 @@ std::array<std::vector<KernelVariant>, kOpCount>& variants() {
   return *all;
 }
 
-CallKernel select_call(const CallStep& step, const CallArgs& args) {
+ChosenKernel select_call(const CallStep& step, const CallArgs& args) {
   const KernelVariant* const best =
       cheapest_variant(variants()[static_cast<std::size_t>(step.op)], step.operand_dtype, args);
   if (best == nullptr)
@@ -32,7 +32,7 @@ CallKernel select_call(const CallStep& step, const CallArgs& args) {
                                               std::string(name(step.op)) + ": no kernel of CUDA for " +
                                                   std::string(name(step.operand_dtype)),
                                               {}, {}));
-  return best->call;
+  return {best->call};
 }
 
 }  // namespace
