@@ -23,6 +23,7 @@
 #include "frontend/run/program_file.h"
 #include "tests/codegen_cuda/device_case.h"
 #include "tests/error_message.h"
+#include "tests/fuzz/random_program.h"
 #include "tests/run/program_folder.h"
 #include "tests/run/program_results.h"
 
@@ -178,7 +179,15 @@ TEST_F(ExportToCuda, KernelsOfIrregularOpsAreThereForAllSizes) {
                   .dynamic = {{"input0", 0, "rows"}, {"input0", 1, "columns", 7}, {"input1", 0, "count"}}},
                  f, x, at);
   const run::Program program = loaded();
-  for (const auto& [rows, columns] : {std::pair{3, 7}, {1, 7}, {50, 9}, {2, 600}, {600, 8}}) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> sizes{{3, 7}, {1, 7}, {50, 9}, {2, 600}, {600, 8}};
+  std::mt19937_64 random(test::seed_or(5));
+  for (std::int64_t i = test::fuzz_count_or(0); i > 0; --i) {
+    const auto size = [&](std::int64_t least) {
+      return std::max(least, static_cast<std::int64_t>(random() % (std::uint64_t{2} << random() % 10)));
+    };
+    sizes.emplace_back(size(1), size(7));
+  }
+  for (const auto& [rows, columns] : sizes) {
     SCOPED_TRACE(std::to_string(rows) + " " + std::to_string(columns));
     const Tensor y = randn({rows, columns});
     sync({y, at});
@@ -338,6 +347,54 @@ TEST_F(ExportToCuda, ThreadsRunOneProgramAtOnce) {
     });
   for (std::thread& t : threads) t.join();
   for (const bool right : is_right) EXPECT_TRUE(right);
+}
+
+/// FERMATA_FUZZ_COUNT and FERMATA_SEED choose other ones.
+TEST_F(ExportToCuda, RandomProgramsAgreeWithTheCpu) {
+  constexpr std::int64_t kSizes[] = {1, 2, 3, 5, 8, 9, 17, 33, 64, 70};
+  const std::uint64_t seed = test::seed_or(20250101), count = static_cast<std::uint64_t>(test::fuzz_count_or(6));
+  std::size_t compared = 0, refused = 0;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    SCOPED_TRACE("FERMATA_SEED=" + std::to_string(seed + i) + " FERMATA_FUZZ_COUNT=1");
+    std::mt19937_64 random(seed + i);
+    testing::AxisSizes sizes;
+    for (std::int64_t& size : sizes) size = kSizes[random() % std::size(kSizes)];
+    const testing::Program program = testing::random_program(random, 4 + random() % 12, sizes);
+    std::vector<testing::Certainty> certainties;
+    const auto f = [&](const Tensor& x) {
+      testing::Execution execution(sizes);
+      execution.run(program);
+      std::vector<Tensor> values{x + 1.0};
+      certainties.assign(1, testing::Certainty::exact);
+      for (const std::uint32_t v : program.kept)
+        if (execution.values[v].defined())
+          values.push_back(execution.values[v].detach()), certainties.push_back(execution.certainty(v));
+      return values;
+    };
+    const Tensor x = full({3}, 0.5).sync();
+    try {
+      export_program(path(), {.cuda = architectures()}, f, x);
+    } catch (const UnsupportedError& error) {
+      ASSERT_EQ(error.code(), 2221) << error.what();
+      ++refused;
+      continue;
+    }
+    const run::Results results = loaded().run(views({x}));
+    const std::vector<Tensor> wanted = f(x);
+    ASSERT_EQ(results.size(), wanted.size());
+    for (std::size_t k = 0; k < wanted.size(); ++k) {
+      const run::Tensor got = results[k];
+      const Shape shape = wanted[k].shape();
+      ASSERT_EQ(got.sizes, std::vector<std::int64_t>(shape.begin(), shape.end()));
+      ASSERT_EQ(static_cast<int>(got.dtype), static_cast<int>(wanted[k].dtype()));
+      if (certainties[k] != testing::Certainty::exact || wanted[k].numel() == 0) continue;
+      const Tensor same = copy(wanted[k]).sync();
+      const auto bytes = static_cast<std::size_t>(wanted[k].numel()) * byte_size(wanted[k].dtype());
+      EXPECT_EQ(std::memcmp(got.data, views({same})[0].data, bytes), 0) << "kept value " << k;
+      ++compared;
+    }
+  }
+  std::printf("%zu values compared, %zu programs refused\n", compared, refused);
 }
 
 /// A stream of the caller's. The host executor of libfermata_run_cuda has none to give, but all of its streams are one
