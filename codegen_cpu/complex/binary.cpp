@@ -19,7 +19,7 @@ template <class T> class ComplexOperands {
       views_[k] = args.inputs[k];
       if (k < first || is_complex(views_[k].dtype)) continue;
       numbers_[k] = *static_cast<const T*>(views_[k].data);
-      views_[k].data = &numbers_[k];
+      views_[k].data = &numbers_[k], views_[k].dtype = sizeof(T) == 4 ? DType::c64 : DType::c128;
     }
     args_.inputs = {views_.data(), args.inputs.size()};
   }
@@ -49,6 +49,15 @@ template <class F> void run(const CallArgs& args, double ns, F&& f) {
     as.template operator()<float>();
   else
     as.template operator()<double>();
+}
+
+/// A loop in vectors for c64, elements one by one for c128.
+template <class F> void in_vectors(const CallArgs& args, double ns, eager::InnerLoop loop, F&& f) {
+  if (is_c64(args, 0)) {
+    const ComplexOperands<float> operands(args, 0);
+    return ComplexLoopCall<2>(operands.args(), loop).run(ns / 2);
+  }
+  run(args, ns, f);
 }
 
 /// 0 to a power is 0, 1 or infinite; elsewhere exp(b log a), in the next wider type, where the product does not cancel.
@@ -118,6 +127,12 @@ void complex_from_parts_call(const CallArgs& args) {
       Op::op, +[](const CallArgs& args) {                                                        \
         run(args, ns, []<class T>(std::complex<T> a, std::complex<T> b) { return expression; }); \
       });
+#define FERMATA_COMPLEX_LOOP(op, ns, expression)                                              \
+  add_complex_kernel(                                                                         \
+      Op::op, +[](const CallArgs& args) {                                                     \
+        in_vectors(args, ns, complex_loops_in_use().op,                                       \
+                   []<class T>(std::complex<T> a, std::complex<T> b) { return expression; }); \
+      });
 
 }  // namespace
 
@@ -134,8 +149,8 @@ void complex_cast_call(const CallArgs& args) {
 FERMATA_KERNELS(cpu) {
   FERMATA_COMPLEX(add, 2, a + b)
   FERMATA_COMPLEX(subtract, 2, a - b)
-  FERMATA_COMPLEX(multiply, 3, a * b)
-  FERMATA_COMPLEX(divide, 10, a / b)
+  FERMATA_COMPLEX_LOOP(multiply, 3, a * b)
+  FERMATA_COMPLEX_LOOP(divide, 10, a / b)
   FERMATA_COMPLEX(pow, 150, power(a, b))
   FERMATA_COMPLEX(equal, 2, a == b)
   FERMATA_COMPLEX(not_equal, 2, a != b)

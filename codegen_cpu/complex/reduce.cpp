@@ -1,5 +1,7 @@
 // Reductions of complex numbers. Elements that are reduced together are cut into blocks of fixed size, each added up in
 // f64 (sums of c64) or pairwise; blocks are then merged in order, so the number of threads changes nothing.
+#include <array>
+#include <type_traits>
 #include <vector>
 
 #include "codegen_cpu/complex/complex.h"
@@ -39,9 +41,30 @@ W fold(Offsets<1>& at, const std::complex<T>* x, std::int64_t count, W identity,
   return total;
 }
 
+/// The same of a dense block, in lanes that are added up in pairs at the end.
+template <class T> std::complex<double> sum_of_dense(const std::complex<T>* x, std::int64_t count) {
+  const auto* const parts = reinterpret_cast<const T*>(x);
+  if constexpr (sizeof(T) == sizeof(float)) {
+    double sums[2];
+    complex_loops_in_use().sum(parts, count, sums);
+    return {sums[0], sums[1]};
+  } else {
+    constexpr std::int64_t kLanes = 128;  // parts, by turns real and imaginary
+    std::array<double, kLanes> lanes{};
+    std::int64_t i = 0;
+    for (; i + kLanes <= 2 * count; i += kLanes)
+      for (std::int64_t k = 0; k < kLanes; ++k) lanes.data()[k] += parts[i + k];
+    for (std::int64_t k = 0; i < 2 * count; ++i, ++k) lanes.data()[k] += parts[i];
+    for (std::int64_t half = kLanes / 2; half >= 2; half /= 2)
+      for (std::int64_t k = 0; k < half; ++k) lanes.data()[k] += lanes.data()[k + half];
+    return {lanes[0], lanes[1]};
+  }
+}
+
 /// W: the type of a state; R: of the result.
 template <class W, class R, class T, class F> void reduce(const CallArgs& args, W identity, const F& combine) {
   const ReducedAxes axes(args);
+  const bool is_dense_sum = args.op == Op::sum && is_dense(axes.gone, axes.gone_strides);
   const std::int64_t rows = element_count(axes.kept), length = element_count(axes.gone);
   const std::int64_t blocks = std::max<std::int64_t>(1, (length + kBlock - 1) / kBlock);
   const auto* const x = static_cast<const std::complex<T>*>(args.inputs[0].data);
@@ -52,9 +75,15 @@ template <class W, class R, class T, class F> void reduce(const CallArgs& args, 
                  for (std::int64_t i = b; i < e; ++i) {
                    const Offsets<1> row(axes.kept, {axes.kept_strides.data()}, i / blocks);
                    const std::int64_t first = i % blocks * kBlock;
+                   const std::int64_t count = std::min(kBlock, length - first);
+                   if constexpr (std::is_same_v<W, std::complex<double>>) {
+                     if (is_dense_sum) {
+                       states[static_cast<std::size_t>(i)] = sum_of_dense(x + row.at[0] + first, count);
+                       continue;
+                     }
+                   }
                    Offsets<1> at(axes.gone, {axes.gone_strides.data()}, first);
-                   states[static_cast<std::size_t>(i)] =
-                       fold(at, x + row.at[0], std::min(kBlock, length - first), identity, combine);
+                   states[static_cast<std::size_t>(i)] = fold(at, x + row.at[0], count, identity, combine);
                  }
                });
   for (std::int64_t row = 0; row < rows; ++row) {

@@ -63,29 +63,42 @@ template <class F> void run(const CallArgs& args, double ns, F&& f) {
 
 constexpr double kCheap = 2, kRoot = 20, kFunction = 60;
 
+/// A loop in vectors for c64, elements one by one for c128.
+template <class F> void in_vectors(const CallArgs& args, double ns, eager::InnerLoop loop, F&& f) {
+  if (args.inputs[0].dtype == DType::c64) return ComplexLoopCall<1>(args, loop).run(ns);
+  using Z = std::complex<double>;
+  for_each_element<decltype(f(Z())), Z>(args, kFunction, f);
+}
+
 #define FERMATA_COMPLEX(op, ns, expression) \
   add_complex_kernel(                       \
       Op::op, +[](const CallArgs& args) { run(args, ns, []<class T>(std::complex<T> z) { return expression; }); });
 
+#define FERMATA_COMPLEX_LOOP(op, ns, expression)                                                            \
+  add_complex_kernel(                                                                                       \
+      Op::op, +[](const CallArgs& args) {                                                                   \
+        in_vectors(args, ns, complex_loops_in_use().op, [](std::complex<double> z) { return expression; }); \
+      });
+
 }  // namespace
 
 FERMATA_KERNELS(cpu) {
+  FERMATA_COMPLEX_LOOP(angle, 1.5, std::arg(z))
+  FERMATA_COMPLEX_LOOP(abs, 1, std::abs(z))
+  FERMATA_COMPLEX_LOOP(exp, 3, std::exp(z))
+  FERMATA_COMPLEX_LOOP(log, 5, std::log(z))
   FERMATA_COMPLEX(positive, kCheap, z)
   FERMATA_COMPLEX(negative, kCheap, -z)
   FERMATA_COMPLEX(conj, kCheap, std::conj(z))
   FERMATA_COMPLEX(real, kCheap, z.real())
   FERMATA_COMPLEX(imag, kCheap, z.imag())
   FERMATA_COMPLEX(square, kCheap, z * z)
-  FERMATA_COMPLEX(abs, kRoot, absolute(z))
-  FERMATA_COMPLEX(angle, kFunction, std::arg(z))
   FERMATA_COMPLEX(sign, kRoot, sign(z))
   FERMATA_COMPLEX(sqrt, kRoot, std::sqrt(z))
   FERMATA_COMPLEX(rsqrt, kRoot, T(1) / std::sqrt(z))
   FERMATA_COMPLEX(reciprocal, kRoot, std::complex<T>(1) / z)
-  FERMATA_COMPLEX(exp, kFunction, std::exp(z))
   FERMATA_COMPLEX(exp2, kFunction, widely(z, [](auto w) { return std::exp(w * std::numbers::ln2_v<Wider<T>>); }))
   FERMATA_COMPLEX(expm1, kFunction, widely(z, [](auto w) { return expm1(w); }))
-  FERMATA_COMPLEX(log, kFunction, std::log(z))
   FERMATA_COMPLEX(log2, kFunction, widely(z, [](auto w) { return std::log(w) / std::numbers::ln2_v<Wider<T>>; }))
   FERMATA_COMPLEX(log10, kFunction, widely(z, [](auto w) { return std::log(w) / std::numbers::ln10_v<Wider<T>>; }))
   FERMATA_COMPLEX(log1p, kFunction, widely(z, [](auto w) { return log1p(w); }))

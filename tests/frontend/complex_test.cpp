@@ -69,6 +69,72 @@ TEST_P(ComplexNumbers, EveryUnaryOp) {
   EXPECT_GE(checked, 200);
 }
 
+/// Parts that overflow, vanish, cancel or are no numbers, beside the C library: many at once, so that vectors are
+/// filled.
+TEST_P(ComplexNumbers, SpecialPartsAreThoseOfTheLibrary) {
+  using Z = std::complex<float>;
+  constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
+  const float parts[] = {0,     -0.0f,   1,     -1,   0.5f, -2.75f, 1e-40f,    1e-30f,     3e38f, 79.5f,
+                         81.0f, -100.0f, 89.0f, 0.6f, 0.8f, 1e6f,   kInfinity, -kInfinity, kNan};
+  std::vector<Z> all, left, right;
+  for (const float a : parts)
+    for (const float b : parts) all.emplace_back(a, b);
+  for (const Z a : all)
+    for (const Z b : all) left.push_back(a), right.push_back(b);
+  const auto expect_same = [](const Tensor& got, auto&& wanted) {
+    const std::vector<Z> have = got.to_vector<Z>();
+    for (std::size_t i = 0; i < have.size(); ++i) {
+      const Z want = wanted(i);
+      const float size = std::isfinite(std::abs(want)) ? std::abs(want) : 0;
+      for (const auto& [h, w] : {std::pair(have[i].real(), want.real()), {have[i].imag(), want.imag()}}) {
+        if (std::isnan(w))
+          ASSERT_TRUE(std::isnan(h)) << i;
+        else if (std::isinf(w) || w == 0)
+          ASSERT_TRUE(h == w || std::fabs(h) <= 4e-7f * size) << i << ": " << h << " is not " << w;
+        else
+          ASSERT_NEAR(h, w, 4e-7f * (std::fabs(w) + size) + 1e-44f) << i;
+      }
+    }
+  };
+  const Tensor z = tensor(all), a = tensor(left), b = tensor(right);
+  expect_same(exp(z), [&](std::size_t i) { return std::exp(all[i]); });
+  expect_same(log(z), [&](std::size_t i) { return std::log(all[i]); });
+  expect_same(angle(z), [&](std::size_t i) { return Z(std::arg(all[i])); });
+  expect_same(abs(z), [&](std::size_t i) { return Z(std::abs(all[i])); });
+  expect_same(a * b, [&](std::size_t i) { return left[i] * right[i]; });
+  expect_same(a / b, [&](std::size_t i) { return left[i] / right[i]; });
+  // Layouts: one number beside many, a row beside many, and backwards.
+  const Tensor rows = z.reshape(19, 19), row = slice(rows, 0, 3, 4);
+  expect_same((rows * row).reshape({-1}), [&](std::size_t i) { return all[i] * all[57 + i % 19]; });
+  expect_same(z / slice(z, 0, 45, 46), [&](std::size_t i) { return all[i] / all[45]; });
+  expect_same(flip(z) * z, [&](std::size_t i) { return all[all.size() - 1 - i] * all[i]; });
+  expect_same(transpose(rows).reshape({-1}) / z, [&](std::size_t i) { return all[i % 19 * 19 + i / 19] / all[i]; });
+}
+
+/// The logarithm of what is near the unit circle, where the square of the size cancels.
+TEST_P(ComplexNumbers, LogarithmsNearTheUnitCircle) {
+  std::vector<std::complex<float>> all;
+  for (int i = 0; i < 3000; ++i) {
+    const double angle = i * 0.37, size = 1 + std::ldexp(i % 2 == 0 ? 1.0 : -1.0, -(i % 26));
+    all.emplace_back(static_cast<float>(size * std::cos(angle)), static_cast<float>(size * std::sin(angle)));
+  }
+  const auto have = log(tensor(all)).to_vector<std::complex<float>>();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::complex<double> wanted = std::log(std::complex<double>(all[i]));
+    ASSERT_NEAR(have[i].real(), wanted.real(), 1e-7 * std::fabs(wanted.real()) + 1e-44) << all[i];
+    ASSERT_NEAR(have[i].imag(), wanted.imag(), 4e-7 * std::fabs(wanted.imag())) << all[i];
+  }
+}
+
+TEST_P(ComplexNumbers, LongSums) {
+  for (const DType t : kComplexTypes)
+    for (const std::int64_t size : {1, 63, 64, 65, 2048, 2049, 70'001}) {
+      const Tensor x = random_complex({size, 2}, t, 5), lines = copy(transpose(x));
+      expect_near(sum(lines, 1), reference(Op::sum, {lines}, {t, {2}}, {2, 0}), rounding(t));
+      expect_near(sum(x, 0), reference(Op::sum, {x}, {t, {2}}, {1, 0}), rounding(t));
+    }
+}
+
 TEST_P(ComplexNumbers, EveryBinaryOp) {
   for (const Op op : complex_ops(Family::binary))
     for (const DType t : kComplexTypes)
