@@ -96,12 +96,13 @@ struct Uses {
 /// are rows: a call is so from the start. A kernel is better where rows that are computed would have to be stored, and
 /// where they are used again once they are reduced.
 bool is_of_short_rows(const Graph& g, const GraphNode& n, const Uses& uses) {
-  constexpr std::int64_t kLongest = 24, kManyRows = 1024;
+  constexpr std::int64_t kLongest = 24, kLongestInVectors = 64, kManyRows = 1024;
   if (family(n.op) != Family::reduce) return false;
+  const bool is_arg = n.op == Op::argmax || n.op == Op::argmin;
   const Shape& shape = g.nodes[n.operands[0].value].shape;
   if (shape.rank() == 0 || reduced_axes(n) != 1u << (shape.rank() - 1u)) return false;
   const std::int64_t length = shape[shape.rank() - 1u], whole = element_count(shape);
-  if (length == 0 || length > kLongest || whole / length < kManyRows) return false;
+  if (length == 0 || length > (is_arg ? kLongest : kLongestInVectors) || whole / length < kManyRows) return false;
   return source_of(g, n.operands[0]).op == Op::input && uses.largest[value_of(g, n)] < whole;
 }
 

@@ -53,7 +53,10 @@ template <class F> void run(const CallArgs& args, double ns, F&& f) {
 
 /// A loop in vectors for c64, elements one by one for c128.
 template <class F> void in_vectors(const CallArgs& args, double ns, eager::InnerLoop loop, F&& f) {
-  if (is_c64(args, 0)) return run_complex_loop(ComplexOperands<float>(args, 0).args(), ns / 2, loop);
+  if (is_c64(args, 0)) {
+    const ComplexOperands<float> operands(args, 0);
+    return ComplexLoopCall<2>(operands.args(), loop).run(ns / 2);
+  }
   run(args, ns, f);
 }
 

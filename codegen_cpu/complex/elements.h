@@ -1,13 +1,14 @@
 // Elements of strided operands walked together, one result after another.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <complex>
 #include <cstddef>
 #include <cstdint>
 
 #include "codegen_cpu/complex/complex_loops.h"
-#include "codegen_cpu/eager/loop_nest.h"
+#include "codegen_cpu/eager/eager.h"
 #include "ir/shape.h"
 #include "runtime/tensor_view.h"
 #include "runtime/thread_pool.h"
@@ -69,22 +70,76 @@ template <class R, class... T, class F> void for_each_element(const CallArgs& ar
   });
 }
 
-/// A loop over operands that are all c64, in any layout.
-inline void run_complex_loop(const CallArgs& args, double ns, eager::InnerLoop loop) {
-  constexpr std::array<DType, 3> kWanted{DType::c64, DType::c64, DType::c64};
-  const TensorView& out = args.outputs[0];
-  const auto bytes = static_cast<std::int64_t>(byte_size(out.dtype));
-  const eager::LoopNest nest({out.sizes, out.rank}, args.inputs, kWanted);
-  nest.for_each_piece(ns, nest.all_in_place(), [&](std::int64_t begin, std::int64_t count) {
-    std::array<eager::LoopNest::Buffers, 2> buffers;
-    std::array<const void*, 2> in;
-    std::array<bool, 2> splat;
-    for (unsigned k = 0; k < nest.operand_count(); ++k) {
-      const auto piece = nest.piece(k, begin, count, buffers[k]);
-      in[k] = piece.data, splat[k] = piece.splat;
+/// A loop over operands that are all c64, in any layout, in pieces within a row. An operand whose rows do not lie in
+/// order is brought into a buffer; one number beside many is not.
+template <std::size_t N> class ComplexLoopCall {
+ public:
+  ComplexLoopCall(const CallArgs& args, eager::InnerLoop loop)
+      : args_(args), out_(args.outputs[0]), sizes_(out_.sizes, out_.rank), loop_(loop) {
+    for (std::size_t k = 0; k < N; ++k) strides_[k] = args.inputs[k].strides;
+    const bool one_row = out_.rank == 0 || has_one_row();
+    row_ = std::max<std::int64_t>(1, one_row ? out_.element_count() : out_.sizes[out_.rank - 1u]);
+    is_short_ = !one_row && row_ < kShortRow;
+    for (std::size_t k = 0; k < N; ++k) steps_[k] = one_row ? !is_one(k) : strides_[k][out_.rank - 1u];
+  }
+  void run(double ns) const {
+    parallel_for(0, out_.element_count(), ns, [&](std::int64_t begin, std::int64_t end) {
+      while (begin < end) {
+        const std::int64_t left = is_short_ ? kPiece : row_ - begin % row_;
+        const std::int64_t count = std::min({kPiece, left, end - begin});
+        run_piece(begin, count);
+        begin += count;
+      }
+    });
+  }
+
+ private:
+  using Number = std::complex<float>;
+  static constexpr std::int64_t kPiece = 1024, kShortRow = 64;  // rows that are shorter share a piece
+
+  bool is_one(std::size_t k) const {
+    for (std::size_t axis = 0; axis < sizes_.size(); ++axis)
+      if (sizes_[axis] != 1 && strides_[k][axis] != 0) return false;
+    return true;
+  }
+  /// Operands are dense or one number.
+  bool has_one_row() const {
+    for (std::size_t k = 0; k < N; ++k)
+      if (!is_one(k) && !is_dense(sizes_, {strides_[k], sizes_.size()})) return false;
+    return true;
+  }
+  void run_piece(std::int64_t begin, std::int64_t count) const {
+    std::array<std::array<Number, kPiece>, N> buffers;
+    const void* in[N];
+    bool splat[N] = {};
+    Offsets<N> offsets(sizes_, strides_, begin);
+    const std::array<std::int64_t, N> first = offsets.at;
+    if (is_short_)
+      for (std::int64_t i = 0; i < count; ++i, offsets.next())
+        for (std::size_t k = 0; k < N; ++k)
+          buffers[k].data()[i] = static_cast<const Number*>(args_.inputs[k].data)[offsets.at[k]];
+    for (std::size_t k = 0; k < N; ++k) {
+      in[k] = buffers[k].data();
+      if (is_short_) continue;
+      const Number* const from = static_cast<const Number*>(args_.inputs[k].data) + first[k];
+      const std::int64_t stride = steps_[k];
+      if (stride != 0 && stride != 1)
+        for (std::int64_t i = 0; i < count; ++i) buffers[k].data()[i] = from[i * stride];
+      else
+        in[k] = from, splat[k] = stride == 0;
     }
-    loop(static_cast<std::byte*>(out.data) + begin * bytes, in.data(), splat.data(), count);
-  });
-}
+    loop_(static_cast<std::byte*>(out_.data) + begin * static_cast<std::int64_t>(byte_size(out_.dtype)), in, splat,
+          count);
+  }
+
+  const CallArgs& args_;
+  const TensorView& out_;
+  const std::span<const std::int64_t> sizes_;
+  const eager::InnerLoop loop_;
+  std::array<const std::int64_t*, N> strides_;
+  std::array<std::int64_t, N> steps_{};  // within a row
+  std::int64_t row_ = 1;
+  bool is_short_ = false;
+};
 
 }  // namespace fermata

@@ -65,7 +65,7 @@ constexpr double kCheap = 2, kRoot = 20, kFunction = 60;
 
 /// A loop in vectors for c64, elements one by one for c128.
 template <class F> void in_vectors(const CallArgs& args, double ns, eager::InnerLoop loop, F&& f) {
-  if (args.inputs[0].dtype == DType::c64) return run_complex_loop(args, ns, loop);
+  if (args.inputs[0].dtype == DType::c64) return ComplexLoopCall<1>(args, loop).run(ns);
   using Z = std::complex<double>;
   for_each_element<decltype(f(Z())), Z>(args, kFunction, f);
 }

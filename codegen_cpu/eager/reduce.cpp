@@ -202,7 +202,12 @@ class ReductionCall {
   void reduce_short_rows(std::int64_t begin, std::int64_t end) const {
     constexpr std::int64_t kMostRows = 512, kElements = 4096;
     const MergedAxis inner = rows_.rank == 0 ? MergedAxis{1, 0, false} : rows_.axis[rows_.rank - 1];
-    const bool are_side_by_side = reduced_.size <= kLongestSideBySide && inner.size >= kFewestSideBySide;
+    // Rows of half a vector of AVX-512 and more are loaded as they are, where that is possible.
+    constexpr std::int64_t kHalfVector = 32;
+    const auto wide = static_cast<std::int64_t>(byte_size(lifted_));
+    const bool in_vectors =
+        !converts() && is_dense() && loops_.components == 1 && wide >= 4 && reduced_.size * wide > kHalfVector;
+    const bool are_side_by_side = reduced_.size <= kLongestSideBySide && inner.size >= kFewestSideBySide && !in_vectors;
     const std::int64_t most = are_side_by_side ? std::min(kElements / reduced_.size, kMostRows) : kMostRows;
     const States states(loops_, most + kMostLanes);
     RowBuffers buffers;

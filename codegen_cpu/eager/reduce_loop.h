@@ -171,8 +171,68 @@ template <class Monoid, class T> struct ReduceLoop {
         by_lanes(n, [&](std::int64_t at, std::int64_t count) { return load_states(states, at, count); });
     store_states(state, 0, 1, merge_lanes<N / 2>(lanes));
   }
+
+  /// Rows that the vectors of the lanes hold: their number is known, so that all stay in registers.
+  static constexpr bool kHasRowsInVectors = kComponents == 1 && N <= 16 && N > 1 && sizeof(T) >= 4;
+  /// The first `count` lanes of an element's vector, and others that change nothing.
+  static State lift_first(const char* from, std::int64_t count, const Position& lanes) {
+    const auto end = static_cast<SignedOf<kWidest>>(count);
+    const V<T> outside = std::get<0>(identity());
+#if defined(__AVX2__) && !defined(__AVX512F__)
+    const auto mask = (__m256i)(lanes < Position(end)).raw;
+    const V<T> inside = [&] {
+      if constexpr (sizeof(T) == 4)
+        return V<T>::of((Raw<T, N>)_mm256_maskload_epi32(reinterpret_cast<const int*>(from), mask));
+      else
+        return V<T>::of((Raw<T, N>)_mm256_maskload_epi64(reinterpret_cast<const long long*>(from), mask));
+    }();
+#else
+    const V<T> inside = count >= N ? load<V<T>>(from) : load_part<V<T>>(from, static_cast<std::size_t>(count));
+#endif
+    return Monoid::lift(select(lanes < Position(end), inside, outside), Index(0));
+  }
+  template <int kHalf, int kUsed> static void merge_used(State (&lanes)[kUsed]) {
+    if constexpr (kHalf > 0) {
+#pragma GCC unroll 8
+      for (int v = 0; v + kHalf < kUsed && v < kHalf; ++v) lanes[v] = combine(lanes[v], lanes[v + kHalf]);
+      merge_used<kHalf / 2>(lanes);
+    }
+  }
+  template <int kUsed> static void rows_in_vectors(const char* from, std::int64_t row_bytes, std::int64_t n,
+                                                   std::int64_t rows, void* const* states) {
+    const Position numbers = lane_numbers<SignedOf<kWidest>>();
+    const std::int64_t last = n - (kUsed - 1) * N;
+    auto rows_of_lanes = identities(std::make_index_sequence<static_cast<std::size_t>(N)>{});
+    State* const of_rows = rows_of_lanes.data();
+    for (std::int64_t row = 0; row < rows; row += N) {
+      const std::int64_t count = rows - row < N ? rows - row : N;
+      for (std::int64_t r = 0; r < count; ++r, from += row_bytes) {
+        [&]<int... v>(std::integer_sequence<int, v...>) {
+          State lanes[kUsed] = {(v + 1 < kUsed
+                                     ? lift(from, v * N, N, Index(0))
+                                     : lift_first(from + v * N * static_cast<int>(sizeof(T)), last, numbers))...};
+          merge_used<kVectors / 2>(lanes);
+          of_rows[r] = lanes[0];
+        }
+        (std::make_integer_sequence<int, kUsed>{});
+      }
+      merge_lanes_of_rows(of_rows);
+      store_states(states, row, count, combine(identity(), of_rows[0]));
+    }
+  }
+  /// Calls rows_in_vectors() for as many vectors as a row has.
+  template <int kUsed = 1> static void rows_of_few_vectors(const char* from, std::int64_t row_bytes, std::int64_t n,
+                                                           std::int64_t rows, void* const* states) {
+    if constexpr (kUsed < kVectors)
+      if (n > kUsed * N) return rows_of_few_vectors<kUsed + 1>(from, row_bytes, n, rows, states);
+    rows_in_vectors<kUsed>(from, row_bytes, n, rows, states);
+  }
+
   [[gnu::flatten]] static void rows_of_one_block(const void* x, std::int64_t row_bytes, std::int64_t n,
                                                  std::int64_t rows, void* const* states) {
+    if constexpr (kHasRowsInVectors)
+      if (n > 0 && n <= static_cast<std::int64_t>(kReductionLanes))
+        return rows_of_few_vectors(static_cast<const char*>(x), row_bytes, n, rows, states);
     const auto* from = static_cast<const char*>(x);
     auto rows_of_lanes = identities(std::make_index_sequence<static_cast<std::size_t>(N)>{});
     State* const lanes = rows_of_lanes.data();

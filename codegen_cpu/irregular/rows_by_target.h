@@ -36,7 +36,12 @@ template <class Body> void for_rows_by_target(const TargetRows& rows, double ns_
     for (std::int64_t i = 0; i < rows.count; ++i) body(o, i, i + kAhead < rows.count ? i + kAhead : -1, begin, end);
   };
   const bool is_little = ns_per_outer * static_cast<double>(rows.outer) < kSerialNanoseconds;
-  if (threads == 1 || is_little || rows.outer >= 2 * threads)
+  // Positions of short rows take as long to put in order as their rows to add: 2.1 instead of 0.9 ms for 300000 rows of
+  // 8 on two threads.
+  constexpr double kOrderNanoseconds = 10;
+  const double ns_per_row = 1 + static_cast<double>(rows.inner) * ns_per_element;
+  const bool is_ordered_in_vain = ns_per_row * static_cast<double>(threads - 1) < kOrderNanoseconds;
+  if (threads == 1 || is_little || is_ordered_in_vain || rows.outer >= 2 * threads)
     return parallel_for(0, rows.outer, ns_per_outer, [&](std::int64_t b, std::int64_t e) {
       for (std::int64_t o = b; o < e; ++o) all_of(o, 0, rows.inner);
     });

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -175,6 +176,40 @@ TEST(ReductionBits, AreThoseOfEagerModeOverOneAxisOrOfDenseOperands) {
           EXPECT_EQ(bits_of(Mode::eager, f), bits_of(Mode::compiled, f)) << rows << " x " << columns << ", " << i;
           EXPECT_EQ(bits_of(Mode::eager, g), bits_of(Mode::compiled, g)) << rows << " x " << columns << ", " << i;
         }
+    }
+  set_compile_policy(before);
+}
+
+/// Rows that a few vectors hold have loops of their own in eager mode; a compiled kernel that computes its operand has
+/// the tree of the lanes. NaN, infinities and zeros of either sign are among the elements.
+TEST(ReductionBits, AreTheSameForRowsOfEveryLength) {
+  const CompilePolicy before = set_compile_policy(CompilePolicy::immediate);
+  using Reduction = Tensor (*)(const Tensor&, const IntegerList&, bool, Location);
+  for (std::int64_t columns = 1; columns <= 68; ++columns)
+    for (const std::int64_t rows : {1, 19, 1100}) {
+      if (rows > 100 && columns % 8 > 1) continue;
+      const ModeGuard eager(Mode::eager);
+      Tensor x = where(rand({rows, columns}) < 0.01, -0.0, randn({rows, columns}));
+      x = where(rand({rows, columns}) < 0.002, std::numeric_limits<double>::infinity(), x);
+      x = where(rand({rows, columns}) < 0.002, std::numeric_limits<double>::quiet_NaN(), x);
+      x.slice(0, 0, 1).assign(-0.0);
+      for (const DType dtype : {DType::f32, DType::f64, DType::i32, DType::i64, DType::bf16}) {
+        const Tensor y = (is_floating(dtype) ? x : x * 10).astype(dtype).sync(), negated = negative(y).sync();
+        for (const Reduction reduce : {Reduction(&sum), Reduction(&prod), Reduction(&max), Reduction(&min)}) {
+          const Location here = Location::current();
+          const std::vector<double> plain = reduce(y, {1}, false, here).astype(DType::f64).to_vector<double>();
+          const ModeGuard compiled(Mode::compiled);
+          const std::vector<double>
+              called = reduce(y, {1}, false, here).astype(DType::f64).to_vector<double>(),
+              fused = reduce(negative(negated), {1}, false, here).astype(DType::f64).to_vector<double>();
+          for (std::size_t r = 0; r < plain.size(); ++r)
+            for (const double other : {called[r], fused[r]})
+              ASSERT_TRUE((std::isnan(plain[r]) && std::isnan(other)) ||
+                          std::bit_cast<std::uint64_t>(plain[r]) == std::bit_cast<std::uint64_t>(other))
+                  << rows << " x " << columns << " of " << name(dtype) << ", row " << r << ": " << plain[r] << ", "
+                  << other;
+        }
+      }
     }
   set_compile_policy(before);
 }
