@@ -86,7 +86,7 @@ class DryRunner {
     return held.back()->data;
   }
 
-  static inline const std::string kName = "an exported program";
+  static inline const std::string& kName = *new std::string("an exported program");
   const ProgramFile& program_;
   RecordTable records_;
 };

@@ -98,11 +98,11 @@ TEST_F(CheckedCode, EndsTheProcessOutsideOfItsOperands) {
     launch.row_end = 6;
     EXPECT_DEATH(
         executable->launch(launch),
-        "a kernel leaves an operand: it loads bytes \\[2000, 20[0-9]*\\) of access 0, f32, of which the launch "
-        "reaches \\[0, 2000\\)");
+        "out-of-bounds access by a kernel: it loads bytes \\[2000, 20[0-9]*\\) of access 0, f32; the launch may access "
+        "\\[0, 2000\\)");
     launch = all.whole();
     launch.column_end = 128;
-    EXPECT_DEATH(executable->launch(launch), "of access [01], f32, of which the launch reaches");
+    EXPECT_DEATH(executable->launch(launch), "of access [01], f32; the launch may access");
   }
 }
 
@@ -143,7 +143,7 @@ TEST_F(CheckedCode, EndsTheProcessWhereALaunchLeavesABuffer) {
   const std::vector<float> buffer(10);
   check_in_buffer("fused3", 1, buffer.data() + 2, {-8, 32}, buffer.data(), 40);
   EXPECT_DEATH(check_in_buffer("fused3", 1, buffer.data() + 2, {-8, 36}, buffer.data(), 40),
-               "fused3 leaves a buffer: access 1 reaches bytes \\[0, 44\\) of 40");
+               "fused3 is out of bounds: access 1 reaches bytes \\[0, 44\\) of 40");
 }
 
 }  // namespace

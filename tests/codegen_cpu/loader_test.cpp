@@ -116,7 +116,7 @@ TEST_F(LoaderTest, RefusesBrokenSections) {
         SHT_RELA, [&](auto& section, auto& object) { change(at<Elf64_Rela>(object, section.sh_offset)); }));
   };
   EXPECT_EQ(relocation([](Elf64_Rela& entry) { entry.r_offset = ~0ull; }),
-            "object: a relocation is outside the objects section");
+            "object: a relocation is outside its section");
   EXPECT_EQ(relocation([](Elf64_Rela& entry) { entry.r_addend = std::int64_t{1} << 40; }),
             "object: a relocation is out of range");
   EXPECT_EQ(relocation([](Elf64_Rela& entry) { entry.r_info = ELF64_R_INFO(9999, R_X86_64_PC32); }),
