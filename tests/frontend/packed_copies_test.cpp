@@ -50,7 +50,7 @@ TEST_P(PackedConstantsOf, AProductThatComesAgain) {
   EXPECT_GE(kept, 768u * 512 * 8);
   EXPECT_EQ(product(), first);
   EXPECT_EQ(stats().packed_bytes - before, kept);
-  EXPECT_NE(to_string(stats()).find("packed constants"), std::string::npos);
+  EXPECT_NE(to_string(stats()).find("prepacked weights"), std::string::npos);
   w = Tensor();
   EXPECT_EQ(stats().packed_bytes, before);
 }

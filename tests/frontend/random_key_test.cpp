@@ -195,7 +195,7 @@ TEST_P(RandomKeys, ChoicesOfSlices) {
             "  at   HERE\n"
             "  hint replace = true draws slices repeatedly");
   EXPECT_EQ(message<ShapeError>([&] { choice(key, x, 2, true, ones({3})); }),
-            "FM1032 ShapeError: choice: requires one probability for each of 4 slices without replacement\n"
+            "FM1032 ShapeError: choice: requires one probability for each of 4 slices\n"
             "  x             i64[4]\n"
             "  probabilities f32[3]\n"
             "  at            HERE");
