@@ -173,8 +173,8 @@ Tensor quantize_weight(const Tensor& weight, const WeightFormat& format, Locatio
     fail_format(fmt::format("groups of 4-bit weights must have 32 or 64 elements, not {}", format.group), weight,
                 where);
   if (weight.rank() != 2)
-    throw ShapeError(
-        1015, format_error(1015, "ShapeError", "quantize_weight: a matrix must have two axes", describe(weight), where));
+    throw ShapeError(1015, format_error(1015, "ShapeError", "quantize_weight: a matrix must have two axes",
+                                        describe(weight), where));
   if (!kValues.has(weight.dtype()))
     throw DTypeError(1150, format_error(1150, "DTypeError",
                                         fmt::format("quantize_weight: weights must be f16, bf16 or f32, not {}",

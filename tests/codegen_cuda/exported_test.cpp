@@ -591,8 +591,8 @@ TEST_F(CudaWithoutDeviceExport, AMachineWithoutADeviceSaysSo) {
   export_program(path(), {.cuda = {{8, 0}}}, example, randn({3, 5}));
   const Outcome outcome = run_in_c("", "'" + path() + "' 1 cuda");
   EXPECT_EQ(outcome.status, 1);
-  EXPECT_TRUE(outcome.out.starts_with("FM1405 DeviceError: load: CUDA cannot be used here: ")) << outcome.out;
-  EXPECT_TRUE(outcome.out.ends_with("\n  hint `fermata doctor` says what was looked for and what to do\n"))
+  EXPECT_TRUE(outcome.out.starts_with("FM1405 DeviceError: load: CUDA is not available: ")) << outcome.out;
+  EXPECT_TRUE(outcome.out.ends_with("\n  hint `fermata doctor` shows what was searched for and how to fix it\n"))
       << outcome.out;
 }
 

@@ -333,7 +333,7 @@ TEST(CudaWithoutDevice, OneClearError) {
   EXPECT_FALSE(cuda_available());
   EXPECT_EQ(cuda_device_count(), 0);
   const Tensor x = ones({2});
-  const std::string why = "CUDA cannot be used here: ";
+  const std::string why = "CUDA is not available: ";
   const std::string hint = "\n  hint `fermata doctor` shows what was searched for and how to fix it";
   for (const std::string& text :
        {message<DeviceError>([&] { x.to(cuda()); }), message<DeviceError>([&] { zeros({2}, DType::f32, cuda()); }),

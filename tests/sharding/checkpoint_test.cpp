@@ -214,7 +214,7 @@ TEST_P(Checkpoints, ThatAreDamagedAreErrors) {
   for (const auto& entry : fs::directory_iterator(folder_ / "other"))
     if (entry.path().string().find("-00002-of-") != std::string::npos)
       fs::copy_file(entry.path(), blocks[1], fs::copy_options::overwrite_existing);
-  EXPECT_THAT(error(), HasSubstr("which is a file of another save"));
+  EXPECT_THAT(error(), HasSubstr("which belongs to another save"));
 
   fs::resize_file(blocks[2], fs::file_size(blocks[2]) - 4);
   fs::remove(blocks[1]);
