@@ -14,18 +14,16 @@
 namespace fermata::gpu {
 namespace {
 
-/// Half floats compute in f32, and are rounded after each op.
+/// Half floats compute in f32, and are rounded after each op, but once for a sum and its relu.
 ValueId widened(ScalarProgram& p, ValueId x, DType dtype) {
   return dtype == DType::f32 ? x : p.add({.prim = Prim::convert, .type = DType::f32, .a = x});
 }
 ValueId rounded(ScalarProgram& p, ValueId x, DType dtype) {
   return dtype == DType::f32 ? x : p.add({.prim = Prim::convert, .type = dtype, .a = x});
 }
-ValueId applied(ScalarProgram& p, Op op, const std::vector<ValueId>& operands, DType dtype) {
-  std::vector<ValueId> wide;
-  for (const ValueId x : operands) wide.push_back(widened(p, x, dtype));
+ValueId applied(ScalarProgram& p, Op op, const std::vector<ValueId>& wide) {
   const Formula& f = pointwise_formula(op, DType::f32);
-  return rounded(p, p.inline_program(f.program, wide, f.results)[0], dtype);
+  return p.inline_program(f.program, wide, f.results)[0];
 }
 
 /// An epilogue of the library as a formula of the product and the bias. Sums are of either order, as the program
@@ -44,22 +42,24 @@ std::vector<EpilogueProgram> make_epilogues(DType dtype) {
   const auto parameter = [&](ScalarProgram& p, std::uint16_t k) {
     return p.add({.prim = Prim::parameter, .type = dtype, .index = k});
   };
-  // Between ops values are kept wide, and a store narrows what it is given.
-  const auto finish = [&](MatmulEpilogue epilogue, ScalarProgram p, ValueId result, std::size_t parameters) {
-    result = rounded(p, widened(p, result, dtype), dtype);
+  const auto finish = [&](MatmulEpilogue epilogue, ScalarProgram p, ValueId wide, std::size_t parameters) {
+    const ValueId result = rounded(p, wide, dtype);
     all.push_back({epilogue, {std::move(p), std::vector<DType>(parameters, dtype), {result}}});
   };
   for (const bool bias_first : {false, true})
     for (const auto& [epilogue, op] : kWithBias) {
       ScalarProgram p;
       const ValueId product = parameter(p, 0), bias = parameter(p, 1);
-      ValueId result = applied(p, Op::add, bias_first ? std::vector{bias, product} : std::vector{product, bias}, dtype);
-      if (op) result = applied(p, *op, {result}, dtype);
+      const ValueId first = widened(p, bias_first ? bias : product, dtype);
+      const ValueId second = widened(p, bias_first ? product : bias, dtype);
+      ValueId result = applied(p, Op::add, {first, second});
+      if (op && *op != Op::relu) result = widened(p, rounded(p, result, dtype), dtype);
+      if (op) result = applied(p, *op, {result});
       finish(epilogue, std::move(p), result, 2);
     }
   for (const auto& [epilogue, op] : kWithout) {
     ScalarProgram p;
-    const ValueId result = applied(p, op, {parameter(p, 0)}, dtype);
+    const ValueId result = applied(p, op, {widened(p, parameter(p, 0), dtype)});
     finish(epilogue, std::move(p), result, 1);
   }
   return all;

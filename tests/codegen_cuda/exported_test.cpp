@@ -434,7 +434,7 @@ TEST_F(ExportToCuda, DevicesThatTheFileOrTheMachineHasNotAreNamed) {
                                               info.name + ") is " + (gpu::on_host_executor() ? "host" : own) +
                                               "\n  hint export it with {" + std::to_string(info.major) + ", " +
                                               std::to_string(info.minor) + "} among its architectures");
-  EXPECT_EQ(refusal(path(), "cuda:99", 1406), "FM1406 DeviceError: cuda: there is no device 99: there " +
+  EXPECT_EQ(refusal(path(), "cuda:99", 1406), "FM1406 DeviceError: cuda: no device 99: there " +
                                                   std::string(gpu::device_count() == 1 ? "is" : "are") + " " +
                                                   std::to_string(gpu::device_count()));
   for (const char* const device : {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1 "})

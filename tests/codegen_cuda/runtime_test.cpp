@@ -132,7 +132,7 @@ TEST_P(CudaRuntime, DevicesHaveAnIndex) {
   EXPECT_EQ(cuda(), cuda(1));
   EXPECT_THAT(floats(second + ones({2}, DType::f32, cuda())), ElementsAre(2, 3));
   EXPECT_EQ(device(second + 1), cuda(1));
-  EXPECT_THAT(message<DeviceError>([&] { x.to(cuda(99)); }), HasSubstr("FM1406 DeviceError: to: there is no cuda:99"));
+  EXPECT_THAT(message<DeviceError>([&] { x.to(cuda(99)); }), HasSubstr("FM1406 DeviceError: to: no device cuda:99"));
 }
 
 TEST_P(CudaRuntime, AGuardOfTheDeviceKeepsTheStream) {
