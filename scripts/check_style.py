@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks sizes of files and functions, paths of one machine, deferred work, and the first line of each file.
+"""Checks sizes of files and functions, paths of one machine, deferred work, the first line of each file, and fermata.h.
 
 usage: check_style.py [ROOT]
 
@@ -18,6 +18,7 @@ MAX_FILE, MAX_FUNCTION, MAX_LINE = 600, 80, 120
 MACHINE_PATH = re.compile(r"(?<![\w.])/(home|root|Users|workspace|wor[k])/\w")
 DEFERRED = re.compile(r"\b(TOD[O]|FIXM[E]|HAC[K]|XX[X])\b(?!\()")
 GETENV = re.compile(r"\b(secure_)?getenv\(")
+PUBLIC = "frontend/include/fermata"
 ENGINE_FOLDERS = {"ir", "runtime", "dispatch", "passes", "codegen_cpu", "codegen_cuda", "run", "frontend"}
 OPENS_BODY = re.compile(r"^( *)(?!namespace|extern|struct|class|enum|union|//|#)\S.*\).*\{$")
 
@@ -58,6 +59,20 @@ def check(path, lines, in_engine):
             yield True, number, "a tab, or space at the end of a line"
 
 
+def unlisted_headers(folder):
+    """Public headers that fermata.h neither includes nor lists as separate."""
+    all_in_one = folder / "fermata.h"
+    reached, todo = set(), [all_in_one]
+    while todo:
+        header = todo.pop()
+        if header in reached or not header.is_file():
+            continue
+        reached.add(header)
+        todo += [folder / name for name in re.findall(r'#include "fermata/([^"]+)"', header.read_text(encoding="utf-8"))]
+    listed = set(re.findall(r"\w+\.h", all_in_one.read_text(encoding="utf-8").split("#pragma once")[0]))
+    return sorted(h.name for h in folder.glob("*.h") if h not in reached and h.name not in listed)
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
     files = [file for folder in FOLDERS for file in sorted((root / folder).rglob("*")) if file.is_file()]
@@ -70,6 +85,9 @@ def main():
                                             file.relative_to(root).parts[0] in ENGINE_FOLDERS):
             errors += is_error
             print(f"{file.relative_to(root)}:{number}: {'error' if is_error else 'note'}: {text}")
+    for name in unlisted_headers(root / PUBLIC):
+        errors += 1
+        print(f"{PUBLIC}/{name}:1: error: fermata.h neither includes this header nor lists it as separate")
     print(f"style: {errors} errors in {len(files)} files")
     return 1 if errors else 0
 

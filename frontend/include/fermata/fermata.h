@@ -1,7 +1,17 @@
-// The whole Fermata API in one header.
+// The API that most programs need, in one header.
 //
 // Code reads as if every call ran immediately. A thread starts in compiled mode: calls are recorded, and run as a few
 // compiled kernels when a value is needed. See fermata/modes.h.
+//
+// Headers that are included separately:
+//   modules.h        layers, initializers, optimizers        schedules.h        learning-rate schedules
+//   data_loader.h    shuffled batches with prefetch          training_file.h    checkpoints of training runs
+//   onnx.h           models in ONNX files                    export.h           programs that run without a compiler
+//   mesh.h           tensors sharded over processes          profile.h          profiles and reports
+//   scope.h          names for parts of a program            callers.h          call stacks in errors
+//   cancel.h         cancellation from another thread        checks.h           checks of values
+//   retained.h       memory of pending calls                 custom_function.h  your own backward pass
+//   library.h        custom operators                        backend.h          custom devices
 #pragma once
 
 #include "fermata/autocast.h"
