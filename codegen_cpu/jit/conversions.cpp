@@ -3,6 +3,8 @@
 // Processors convert f32 to f16; everything else about the narrow types is bit arithmetic, because LLVM would call a
 // library. A value that f32 cannot hold is first rounded to odd, which keeps the second rounding correct (Boldo and
 // Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008).
+#include <cmath>
+
 #include "codegen_cpu/jit/primitives.h"
 #include "ir/small_dtypes.h"
 
@@ -166,8 +168,28 @@ struct Converter {
     if (from == DType::boolean) return b.CreateZExt(x, target);
     if (is_integer(from))
       return is_signed_integer(from) ? b.CreateSExtOrTrunc(x, target) : b.CreateZExtOrTrunc(x, target);
-    const auto saturating = is_signed_integer(to) ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat;
-    return b.CreateIntrinsic(saturating, {target, x->getType()}, {x});
+    return saturate(from, to, x);
+  }
+
+  /// A float toward zero, a limit if it is outside the range, and 0 for NaN. LLVM's fptosi.sat and fptoui.sat do the
+  /// same, but x86 converts the elements of a vector one by one.
+  Value* saturate(DType from, DType to, Value* x) const {
+    const auto constant = [&](double value) { return llvm::ConstantFP::get(x->getType(), value); };
+    const int bits = 8 * static_cast<int>(byte_size(to));
+    const bool is_signed = is_signed_integer(to);
+    const double lowest = is_signed ? -std::ldexp(1.0, bits - 1) : 0;
+    const double beyond = std::ldexp(1.0, is_signed ? bits - 1 : bits);  // the largest integer plus one
+    const double largest =
+        from == DType::f32 ? std::nextafter(static_cast<float>(beyond), 0.0F) : std::nextafter(beyond, 0.0);
+    Value* inside = b.CreateSelect(b.CreateFCmpORD(x, x), x, constant(0));
+    inside = b.CreateSelect(b.CreateFCmpOLT(inside, constant(largest)), inside, constant(largest));
+    inside = b.CreateSelect(b.CreateFCmpOGT(inside, constant(lowest)), inside, constant(lowest));
+    if (bits < 32) return b.CreateTrunc(b.CreateFPToSI(inside, type(DType::i32)), type(to));
+    Value* const rounded = is_signed ? b.CreateFPToSI(inside, type(to)) : b.CreateFPToUI(inside, type(to));
+    if (bits <= (from == DType::f32 ? 24 : 53)) return rounded;
+    // `largest` is below the largest integer, which is not a float.
+    const std::uint64_t limit = ~std::uint64_t{0} >> (is_signed ? 65 - bits : 64 - bits);
+    return b.CreateSelect(b.CreateFCmpOGE(x, constant(beyond)), number(to, limit), rounded);
   }
 
   Value* to_float(DType from, DType to, Value* x) const {
