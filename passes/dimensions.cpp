@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ir/custom_op.h"
 #include "ir/irregular_op.h"
 #include "ir/ops/reduce.h"
 #include "runtime/walk.h"
@@ -73,8 +74,8 @@ void Dimensions::add(const Graph& graph, ValueId v) {
   for (const auto& [a, b] : equal.pairs) join(dimension(a), dimension(b));
 }
 
-/// The key of a plan says of leaves that their last axis has one element. Where such an axis is reduced it is left as
-/// it is: values from before and after the reduction are told apart by it.
+/// The key of a plan says of leaves and views that their last axis has one element. Where such an axis is reduced it is
+/// left as it is: values from before and after the reduction are told apart by it.
 void Dimensions::add_single_elements(const Graph& graph) {
   std::vector<std::uint32_t> reduced;
   for (const GraphNode& n : graph.nodes) {
@@ -83,8 +84,9 @@ void Dimensions::add_single_elements(const Graph& graph) {
     for (unsigned i = 0; i < axes.size(); ++i)
       if (attributes_of<ops::Reduction>(n).is_reduced(i)) reduced.push_back(find(axes[i]));
   }
+  const auto is_in_key = [](const GraphNode& n) { return n.op == Op::input || (!is_boxed(n.op) && is_view(n.op)); };
   for (ValueId v = 0; v < graph.nodes.size(); ++v)
-    if (graph.nodes[v].op == Op::input && ends_in_single_elements(graph.nodes[v].shape))
+    if (is_in_key(graph.nodes[v]) && ends_in_single_elements(graph.nodes[v].shape))
       if (const std::uint32_t last = find(axes_[v].back()); std::ranges::find(reduced, last) == reduced.end())
         join(last, kOne);
 }

@@ -45,7 +45,8 @@ const std::array<Head, kOpCount> kHeads = [] {
   std::array<Head, kOpCount> heads{};
   for (std::size_t op = 0; op < kOpCount; ++op) {
     const OpInfo& about = info(static_cast<Op>(op));
-    heads[op] = about.operands < 0 || about.family == Family::reduce ? Head::more : Head::plain;
+    const bool has_number = about.operands < 0 || about.family == Family::reduce || is_view(static_cast<Op>(op));
+    heads[op] = has_number ? Head::more : Head::plain;
   }
   return heads;
 }();
@@ -111,6 +112,7 @@ void Walk::add_pending(Node* n) {
     key.push_back(n->stretched[2]);
   if (is_boxed(n->op)) has_boxed = true, key.push_back(n->extra != nullptr ? n->extra->context : 0);
   if (!is_boxed(n->op) && traits(n->op).effect != Effect::pure) has_effects = true;
+  if (!is_boxed(n->op) && is_view(n->op)) key.push_back(ends_in_single_elements(n->sizes()) ? 1 : 0);
   if (n->extra != nullptr && !n->extra->attributes.empty())  // those of reductions are in `scalar`
     each_structural_word(traits(n->op), n->extra->attributes, [&](std::uint32_t word) { key.push_back(word); });
   add(n, nullptr);

@@ -15,8 +15,8 @@
 
 namespace fermata {
 
-/// Whether the last axis has one element, for rank 2 and higher. The key records this for leaves, because kernels
-/// vectorize along the last axis.
+/// Whether the last axis has one element, for rank 2 and higher. The key records this for leaves and views, because
+/// kernels vectorize along the last axis.
 inline bool ends_in_single_elements(std::span<const std::int64_t> sizes) {
   return sizes.size() >= 2 && sizes.back() == 1;
 }

@@ -99,7 +99,8 @@ void EpilogueStep::bind(const Binding& binding, BoundSteps& bound) const {
   BoundEpilogue apart = std::move(together);
   bound.take_back();
   bound.add<BoundCall>(binding.step) = std::move(apart.call);
-  bound.add<BoundKernel>(binding.step) = std::move(apart.kernel);
+  auto& kernel = bound.add<BoundKernel>(binding.step) = std::move(apart.kernel);
+  kernel.join_axes();
 }
 
 bool BoundEpilogue::bind(const EpilogueStep& step, const Binding& binding) {

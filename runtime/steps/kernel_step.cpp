@@ -35,7 +35,8 @@ bool goes_along_channels(const KernelStep& kernel, std::size_t rank) {
 }
 
 void KernelStep::bind(const Binding& binding, BoundSteps& bound) const {
-  bound.add<BoundKernel>(binding.step).bind(*this, binding);
+  auto& kernel = bound.add<BoundKernel>(binding.step);
+  kernel.bind(*this, binding), kernel.join_axes();
 }
 
 void BoundKernel::bind(const KernelStep& step, const Binding& binding) {
@@ -71,6 +72,28 @@ void BoundKernel::bind(const KernelStep& step, const Binding& binding) {
                      step.element_bytes[access]);
   }
   pointers_.resize(addresses_.size());
+}
+
+/// Whether the steps along `outer` are those along `inner`, continued.
+bool BoundKernel::steps_evenly(std::size_t outer, std::size_t inner) const {
+  for (std::size_t first = 0; first < strides_.size(); first += sizes_.size())
+    if (strides_[first + outer] != strides_[first + inner] * sizes_[inner]) return false;
+  return true;
+}
+
+void BoundKernel::join_axes() {
+  // Reductions have an order, which the sizes of axes are part of.
+  if (step_->reduced != 0 || sizes_.size() < 2 || rows_ == 0 || columns_ == 0) return;
+  std::size_t inner = sizes_.size() - 1;
+  for (std::size_t d = inner; d-- > 0;) {
+    if (sizes_[d] == 1) continue;
+    if (sizes_[inner] == 1 || !steps_evenly(d, inner)) {
+      inner = d;
+      continue;
+    }
+    if (inner + 1 == sizes_.size()) columns_ *= sizes_[d], rows_ /= sizes_[d];
+    sizes_[inner] *= sizes_[d], sizes_[d] = 1;
+  }
 }
 
 KernelLaunch BoundKernel::launch(const Run& run) {

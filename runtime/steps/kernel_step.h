@@ -53,6 +53,9 @@ bool goes_along_channels(const KernelStep& kernel, std::size_t rank);
 class BoundKernel {
  public:
   void bind(const KernelStep& step, const Binding& binding);
+  /// Joins neighboring axes along which every operand and result steps evenly, for fewer and longer rows. Not for
+  /// kernels that something else launches by rows and columns.
+  void join_axes();
   void locate(std::span<const Node* const>) {}
   void run(Run& run);
   /// The whole launch, with the addresses of the run; valid until the next call of this function.
@@ -74,6 +77,7 @@ class BoundKernel {
     std::uint32_t slot;
     std::int64_t byte_offset;
   };
+  bool steps_evenly(std::size_t outer, std::size_t inner) const;
   void run_in_ranges(const KernelLaunch& whole) const;
   void run_in_blocks(KernelLaunch launch) const;
   bool take_kept(Run& run, const KernelLaunch& whole) const;
