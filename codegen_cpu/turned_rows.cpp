@@ -264,7 +264,7 @@ std::optional<Kernel> turned_kernel(const Kernel& kernel) {
 
 bool has_short_rows(const Kernel& kernel, const KernelLaunch& launch) {
   const std::int64_t length = launch.sizes[kernel.rank - 1u];
-  return length >= 2 && length <= kLongestTurnedRow && launch.sizes[kernel.rank - 2u] >= kFewestTurnedRows;
+  return length >= 1 && length <= kLongestTurnedRow && launch.sizes[kernel.rank - 2u] >= kFewestTurnedRows;
 }
 
 std::shared_ptr<const Executable> turned_executable(const Kernel& kernel, std::shared_ptr<const Executable> turned) {

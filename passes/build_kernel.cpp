@@ -266,7 +266,7 @@ class KernelBuilder {
   // ------------------------------------------------------------------------------------------------------
 
   bool is_reduced(unsigned d) const { return (group_.reduced >> d & 1) != 0; }
-  bool is_one(unsigned d) const { return dims_.of(group_.domain, d) == Dimensions::kOne; }
+  bool is_one(unsigned d) const { return dims_.has_one_element(group_.domain, d); }
 
   /// The axis of an access that domain axis d moves along, or -1.
   int axis_of(const SymbolicAccess& a, unsigned d) const {
@@ -297,7 +297,7 @@ class KernelBuilder {
     const ValueId v = shape_value(a);
     const int rank = static_cast<int>(g_.nodes[v].shape.rank());
     do ++axis;
-    while (axis < rank && dims_.of(v, static_cast<unsigned>(axis)) == Dimensions::kOne);
+    while (axis < rank && dims_.has_one_element(v, static_cast<unsigned>(axis)));
     return axis;
   }
 

@@ -30,6 +30,11 @@ void Dimensions::join_broadcast(const Graph& graph, ValueId operand, ValueId res
     if (from[i - lead] == to[i]) join(axes_[operand][i - lead], axes_[result][i]);
 }
 
+bool Dimensions::has_one_element(ValueId value, unsigned axis) const {
+  const std::uint32_t d = of(value, axis);
+  return d == kOne || std::ranges::find(single_, d) != single_.end();
+}
+
 bool Dimensions::same_shape(ValueId a, ValueId b) const {
   if (axes_[a].size() != axes_[b].size()) return false;
   for (std::size_t i = 0; i < axes_[a].size(); ++i)
@@ -86,9 +91,13 @@ void Dimensions::add_single_elements(const Graph& graph) {
   }
   const auto is_in_key = [](const GraphNode& n) { return n.op == Op::input || (!is_boxed(n.op) && is_view(n.op)); };
   for (ValueId v = 0; v < graph.nodes.size(); ++v)
-    if (is_in_key(graph.nodes[v]) && ends_in_single_elements(graph.nodes[v].shape))
-      if (const std::uint32_t last = find(axes_[v].back()); std::ranges::find(reduced, last) == reduced.end())
+    if (is_in_key(graph.nodes[v]) && ends_in_single_elements(graph.nodes[v].shape)) {
+      const std::uint32_t last = find(axes_[v].back());
+      if (std::ranges::find(reduced, last) == reduced.end())
         join(last, kOne);
+      else
+        single_.push_back(last);
+    }
 }
 
 Dimensions::Dimensions(const Graph& graph) : axes_(graph.nodes.size()) {

@@ -17,6 +17,8 @@ class Dimensions {
   static constexpr std::uint32_t kOne = 0;  // known to be 1
 
   std::uint32_t of(ValueId value, unsigned axis) const { return find(axes_[value][axis]); }
+  /// True if the axis has one element for every binding, also if it is kept apart from kOne because it is reduced.
+  bool has_one_element(ValueId value, unsigned axis) const;
   /// True if both values have the same axes in the same order.
   bool same_shape(ValueId a, ValueId b) const;
 
@@ -28,6 +30,7 @@ class Dimensions {
   void add_single_elements(const Graph& graph);
   std::vector<std::vector<std::uint32_t>> axes_;
   mutable std::vector<std::uint32_t> parent_{kOne};
+  std::vector<std::uint32_t> single_;  // roots of reduced axes of one element
 };
 
 }  // namespace fermata

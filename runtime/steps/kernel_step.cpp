@@ -2,7 +2,6 @@
 #include "runtime/steps/kernel_step.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "runtime/bounds_check.h"
 #include "runtime/device_run.h"
@@ -82,16 +81,17 @@ bool BoundKernel::steps_evenly(std::size_t outer, std::size_t inner) const {
 }
 
 void BoundKernel::join_axes() {
-  // Reductions have an order, which the sizes of axes are part of.
-  if (step_->reduced != 0 || sizes_.size() < 2 || rows_ == 0 || columns_ == 0) return;
-  std::size_t inner = sizes_.size() - 1;
-  for (std::size_t d = inner; d-- > 0;) {
-    if (sizes_[d] == 1) continue;
-    if (sizes_[inner] == 1 || !steps_evenly(d, inner)) {
+  const auto is_reduced = [&](std::size_t d) { return (step_->reduced >> d & 1) != 0; };
+  if (sizes_.size() < 2 || std::ranges::find(sizes_, 0) != sizes_.end()) return;
+  const std::size_t last = sizes_.size() - 1;
+  std::size_t inner = last;
+  for (std::size_t d = last; d-- > 0;) {
+    if (is_reduced(d) == is_reduced(inner) && sizes_[d] == 1) continue;
+    if (is_reduced(d) != is_reduced(inner) || sizes_[inner] == 1 || !steps_evenly(d, inner)) {
       inner = d;
       continue;
     }
-    if (inner + 1 == sizes_.size()) columns_ *= sizes_[d], rows_ /= sizes_[d];
+    if (inner == last && !is_reduced(d)) columns_ *= sizes_[d], rows_ /= sizes_[d];
     sizes_[inner] *= sizes_[d], sizes_[d] = 1;
   }
 }
@@ -161,9 +161,7 @@ void BoundKernel::run(Run& run) {
   }
   if (ns_ < 2 * kSerialNanoseconds) return step_->executable->variant_for(whole).launch(whole);
   const bool row_kernel = (step_->reduced >> (sizes_.size() - 1) & 1) != 0;
-  const bool one_axis = std::popcount(static_cast<unsigned>(step_->reduced)) == 1;
-  if (row_kernel && one_axis && rows_ < 4 * thread_count() && step_->executable->can_split() &&
-      sizes_.back() >= 4 * kReductionBlock)
+  if (row_kernel && rows_ < 4 * thread_count() && step_->executable->can_split() && blocks_of_row() >= 4)
     return run_in_blocks(whole);
   run_in_ranges(whole);
 }
@@ -190,20 +188,30 @@ void BoundKernel::run_in_ranges(const KernelLaunch& whole) const {
       granule);
 }
 
+/// Blocks of the last axis, for each position along the other reduced axes.
+std::int64_t BoundKernel::blocks_of_row() const {
+  std::int64_t blocks = (sizes_.back() + kReductionBlock - 1) / kReductionBlock;
+  for (std::size_t d = 0; d + 1 < sizes_.size(); ++d)
+    if ((step_->reduced >> d & 1) != 0) blocks *= sizes_[d];
+  return blocks;
+}
+
 /// Few long rows: blocks of each row are reduced side by side, then merged in order. Same bits as launch().
 void BoundKernel::run_in_blocks(KernelLaunch launch) const {
-  const std::int64_t blocks = (sizes_.back() + kReductionBlock - 1) / kReductionBlock;
+  const std::int64_t blocks = blocks_of_row();
   const std::size_t state = step_->executable->state_bytes();
   const StoragePtr partials(Storage::allocate(static_cast<std::size_t>(blocks) * state));
   launch.partials = partials->data;
   const Executable& executable = step_->executable->variant_for(launch);
   for (std::int64_t row = 0; row < rows_; ++row) {
     launch.row_begin = row, launch.row_end = row + 1;
-    parallel_for(0, blocks, step_->ns_per_point * kReductionBlock, [&](std::int64_t begin, std::int64_t end) {
-      KernelLaunch part = launch;
-      part.column_begin = begin, part.column_end = end;
-      executable.partial(part);
-    });
+    const std::int64_t length = std::min(sizes_.back(), kReductionBlock);
+    parallel_for(0, blocks, step_->ns_per_point * static_cast<double>(length),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   KernelLaunch part = launch;
+                   part.column_begin = begin, part.column_end = end;
+                   executable.partial(part);
+                 });
     launch.column_begin = 0, launch.column_end = blocks;
     executable.finish(launch);
   }

@@ -53,8 +53,9 @@ bool goes_along_channels(const KernelStep& kernel, std::size_t rank);
 class BoundKernel {
  public:
   void bind(const KernelStep& step, const Binding& binding);
-  /// Joins neighboring axes along which every operand and result steps evenly, for fewer and longer rows. Not for
-  /// kernels that something else launches by rows and columns.
+  /// Joins neighboring axes along which every operand and result steps evenly, for fewer and longer rows, and so that
+  /// reductions add in the order in which eager mode does. Not for kernels that something else launches by rows and
+  /// columns.
   void join_axes();
   void locate(std::span<const Node* const>) {}
   void run(Run& run);
@@ -79,6 +80,7 @@ class BoundKernel {
   };
   bool steps_evenly(std::size_t outer, std::size_t inner) const;
   void run_in_ranges(const KernelLaunch& whole) const;
+  std::int64_t blocks_of_row() const;
   void run_in_blocks(KernelLaunch launch) const;
   bool take_kept(Run& run, const KernelLaunch& whole) const;
   void check_buffers(const KernelLaunch& launch, const Run& run) const;
