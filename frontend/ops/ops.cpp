@@ -36,9 +36,23 @@ Tensor binary_slow_path(Op op, const Operand& lhs, const Operand& rhs) {
   return Dispatcher<BinaryCall>::call(operator_entry(op), lhs.where(), Operand(tensor, lhs.where()), rhs);
 }
 
-/// pow with one of the exponents that are worth an op of their own, where that gives the same dtype.
+/// A power of integers by a few products; the loop of the op's kernel goes through all bits of an exponent.
+Tensor power_of_integers(const Operand& x, std::int64_t exponent) {
+  if (exponent == 1) return x.tensor();
+  const Tensor half = power_of_integers(x, exponent / 2);
+  const Tensor squared = detail::pointwise(Op::multiply, {half, x.where()}, {half, x.where()});
+  return exponent % 2 == 0 ? squared : detail::pointwise(Op::multiply, {squared, x.where()}, x);
+}
+
+/// pow with one of the exponents that are worth another op, where that gives the same dtype.
 std::optional<Tensor> special_power(const Operand& x, const Operand& exponent) {
-  if (!is_defined_tensor(x) || exponent.is_tensor() || !is_inexact(x.tensor().dtype())) return std::nullopt;
+  if (!is_defined_tensor(x) || exponent.is_tensor()) return std::nullopt;
+  const Scalar& number = exponent.scalar();
+  const bool is_whole = number.kind == DTypeKind::signed_integer || number.kind == DTypeKind::unsigned_integer;
+  if (constexpr std::int64_t kLargest = 16; is_integer(x.tensor().dtype()) && is_whole)
+    return number.integer >= 2 && number.integer <= kLargest ? std::optional(power_of_integers(x, number.integer))
+                                                             : std::nullopt;
+  if (!is_inexact(x.tensor().dtype())) return std::nullopt;
   const double e = exponent.scalar().as_double();
   if (e == 2) return detail::pointwise(Op::square, x);
   if (e == 0.5) return detail::pointwise(Op::sqrt, x);

@@ -110,6 +110,11 @@ TEST_P(Ops, PowersWithSpecialExponents) {
   EXPECT_EQ(pow(tensor({1, 2}), 2).dtype(), DType::i64);
   EXPECT_EQ(ints(pow(tensor({-3, 2}), 3)), (Ints{-27, 8}));
   EXPECT_EQ(ints(pow(tensor({1, -1, 2, 0}), -3)), (Ints{1, -1, 0, 0}));
+  for (int e = 0; e < 20; ++e) {  // by products, where the exponent is a small number
+    const Tensor base = tensor({-3, 2, 0, 7});
+    EXPECT_EQ(ints(pow(base, e)), ints(pow(base, full({4}, e)))) << e;
+    EXPECT_EQ(ints(pow(astype(base, DType::i8), e)), ints(pow(astype(base, DType::i8), full({4}, e, DType::i8)))) << e;
+  }
   EXPECT_EQ(pow(tensor({1, 2}), 0.5).dtype(), DType::f32);
   EXPECT_NEAR(pow(x, 2.5).to_vector<double>()[2], std::pow(3.0, 2.5), 1e-5);
 }
