@@ -1,7 +1,10 @@
 // See captured_program.h.
 #include "frontend/engine/captured_program.h"
 
+#include <algorithm>
+
 #include "frontend/engine/compile_policy.h"
+#include "frontend/engine/control_step.h"
 #include "frontend/engine/profiled_plans.h"
 #include "runtime/backend_memory.h"
 #include "runtime/events.h"
@@ -12,7 +15,9 @@ void CapturedProgram::compile(const Walk& walk) {
   if (program_.nodes.empty()) return;
   entry_ = PlanCache::instance().find(walk.order[walk.outputs.back()].node->hash, walk.key);
   plan_ = compile_entry(*entry_, walk);
-  has_boxed_calls_ = plan_->has_boxed_calls(), has_effects_ = walk.has_effects;
+  has_boxed_calls_ = plan_->has_boxed_calls();
+  has_effects_ =
+      std::ranges::any_of(walk.order, [](const Walk::Entry& e) { return e.storage == nullptr && has_effect(*e.node); });
   std::vector<const Node*> records;
   records.reserve(walk.order.size());
   for (const Walk::Entry& e : walk.order) records.push_back(e.node);

@@ -9,6 +9,7 @@
 #include "dispatch/operator.h"
 #include "frontend/engine/function_recording.h"
 #include "frontend/ops/calls.h"
+#include "ir/custom_op.h"
 #include "ir/error.h"
 #include "ir/ops/control.h"
 #include "ir/tuple_layout.h"
@@ -20,6 +21,14 @@ const CapturedFunction& captured(const Subgraph& subgraph) {
   const auto* const function = dynamic_cast<const CapturedFunction*>(&subgraph);
   if (function == nullptr) throw_internal("a node is run with a function that was not captured");
   return *function;
+}
+
+bool has_effect(const Node& node) {
+  if (effect_of(node.op) == Effect::effect) return true;
+  const Subgraphs* const functions = node.extra != nullptr ? node.extra->subgraphs.get() : nullptr;
+  for (std::size_t i = 0; functions != nullptr && i < functions->size(); ++i)
+    if (captured((*functions)[i]).has_effects()) return true;
+  return false;
 }
 
 namespace {

@@ -46,6 +46,8 @@ class ControlCall {
 
 /// The captured function of a subgraph of a recorded node.
 const CapturedFunction& captured(const Subgraph& subgraph);
+/// Whether a recorded call has an effect, by itself or in a function that it calls.
+bool has_effect(const Node& node);
 
 /// Registers the kernels of ir/ops/control.def: for the CPU at load, for other devices on first use, since the kernels
 /// only copy and call.

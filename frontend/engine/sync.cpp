@@ -15,6 +15,7 @@
 #include "frontend/engine/capture_scope.h"
 #include "frontend/engine/claims.h"
 #include "frontend/engine/compile_policy.h"
+#include "frontend/engine/control_step.h"
 #include "frontend/engine/few_calls.h"
 #include "frontend/engine/habit_warnings.h"
 #include "frontend/engine/interpreter.h"
@@ -98,6 +99,7 @@ class Player {
   void prime(Node* root);
   void compute(std::span<Node* const> roots, Claims& claims);
   bool claim(Claims& claims);
+  bool play_effects_first(std::span<Node* const> roots);
   void run_plan(const Plan& plan);
   BoundPlan& bound_for(const Plan& plan);
   bool is_alone() const;
@@ -290,10 +292,25 @@ bool Player::claim(Claims& claims) {
   return claims.take(claimed_);
 }
 
+/// Where a program is partitioned, calls with an effect are made first, each by itself. Another rank may have made them
+/// already, so neither their place beside the collectives of the partitioner nor its buckets may depend on them.
+/// Returns whether there were any besides the root.
+bool Player::play_effects_first(std::span<Node* const> roots) {
+  std::vector<Node*> effects;
+  for (const Walk::Entry& e : walk_.order)
+    if (e.storage == nullptr && has_effect(*e.node)) effects.push_back(e.node);
+  if (effects.empty() || (roots.size() == 1 && effects[0] == roots[0]) || !is_partitioned(walk_)) return false;
+  for (Node* const effect : effects)
+    if (effect->pending()) Use()->play({&effect, 1}, "effects that were recorded");
+  return true;
+}
+
 void Player::compute(std::span<Node* const> roots, Claims& claims) {
   for (bool is_claimed = false; !is_claimed;) {
     walk_.run(roots);
     if (walk_.outputs.empty()) return;  // another thread has computed all of it
+    if (walk_.has_distributed || walk_.has_boxed) [[unlikely]]
+      if (play_effects_first(roots)) continue;
     is_claimed = claim(claims);
   }
   results_.resize(walk_.outputs.size());
