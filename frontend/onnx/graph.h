@@ -24,9 +24,32 @@ struct OperatorRow {
   bool is_pure = true;              // the results depend on the operands alone, and are tensors
 };
 
+/// AttributeProto.AttributeType.
+enum class AttributeType : std::uint8_t {
+  undefined,
+  number,
+  integer,
+  text,
+  tensor,
+  graph,
+  numbers,
+  integers,
+  texts,
+  tensors,
+  graphs,
+  sparse_tensor,
+  sparse_tensors,
+  type,
+  types
+};
+/// As the ONNX specification writes it: "INT".
+std::string_view name(AttributeType type);
+
 struct Body;
+/// NodeCall::attribute() hands out one whose type has been checked.
 struct Attribute {
   std::string name;
+  AttributeType type = AttributeType::undefined;
   std::int64_t integer = 0;
   double number = 0;
   std::string text{};

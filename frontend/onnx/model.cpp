@@ -91,23 +91,24 @@ void run_node(const Node& node, Frame& frame) {
 
 /// The value of an attribute as an argument of a schema.
 fermata::Value argument_of(const NodeCall& c, const SchemaArgument& wanted) {
-  const Attribute* const a = c.attribute(wanted.name);
-  if (a == nullptr) {
+  if (!c.has_attribute(wanted.name)) {
     if (wanted.default_value) return *wanted.default_value;
     if (wanted.type.optional) return {};
-    c.fail(
-        fmt::format("has no attribute '{}', which operator {}::{} takes", wanted.name, c.node().domain, c.node().op));
+    c.fail(fmt::format("attribute '{}' of operator {}::{} is missing", wanted.name, c.node().domain, c.node().op));
   }
   switch (wanted.type.kind) {
-    case TypeKind::integer: return wanted.type.list ? fermata::Value(a->integers) : fermata::Value(a->integer);
-    case TypeKind::floating: return wanted.type.list ? fermata::Value(a->numbers) : fermata::Value(a->number);
-    case TypeKind::boolean: return fermata::Value(a->integer != 0);
-    case TypeKind::string: return fermata::Value(a->text);
-    case TypeKind::dtype: return fermata::Value(dtype_of_code(a->integer, c.where));
-    case TypeKind::tensor: return fermata::Value(a->tensor);
+    case TypeKind::integer:
+      if (wanted.type.list) return fermata::Value(c.attr_integers(wanted.name));
+      return fermata::Value(c.attr(wanted.name, std::int64_t{0}));
+    case TypeKind::floating:
+      if (wanted.type.list) return fermata::Value(c.attr_numbers(wanted.name));
+      return fermata::Value(c.attr(wanted.name, 0.0));
+    case TypeKind::boolean: return fermata::Value(c.attr(wanted.name, std::int64_t{0}) != 0);
+    case TypeKind::string: return fermata::Value(c.attr(wanted.name, ""));
+    case TypeKind::dtype: return fermata::Value(dtype_of_code(c.attr(wanted.name, std::int64_t{0}), c.where));
     default:
-      c.fail(fmt::format("argument '{}' of operator {}::{} is of a type that no attribute has", wanted.name,
-                         c.node().domain, c.node().op));
+      c.fail(fmt::format("argument '{}' of operator {}::{} cannot be an attribute", wanted.name, c.node().domain,
+                         c.node().op));
   }
 }
 
@@ -133,7 +134,7 @@ void run_custom(NodeCall& c) {
   }
   op.call_boxed(stack, c.where);
   for (const fermata::Value& result : stack) {
-    if (!result.is<Tensor>()) c.fail("gives something else than tensors");
+    if (!result.is<Tensor>()) c.fail("a result is not a tensor");
     c.give(Value(result.as<Tensor>()));
   }
 }
@@ -148,9 +149,9 @@ class LoadedModel final : public detail::Program {
       const auto mapped = MappedFile::open("onnx", file, where);
       const std::string_view bytes = mapped->bytes();
       if (bytes.size() > std::numeric_limits<int>::max())
-        throw_damaged(file, "is larger than a protocol buffer can be", where);
+        throw_damaged(file, "larger than 2 GiB, the limit of protocol buffers", where);
       if (!proto.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
-        throw_damaged(file, "is no ONNX model, or is cut off", where);
+        throw_damaged(file, "not an ONNX model, or truncated", where);
     }
     prepared_ = prepare(proto, reader, *this);
     fold_constants(where);
@@ -172,9 +173,8 @@ class LoadedModel final : public detail::Program {
     for (const Place place : prepared_.body.outputs) {
       const Value& value = at(place);
       if (value.kind() != Value::Kind::tensor)
-        throw UnsupportedError(
-            2306, format_error(2306, "UnsupportedError",
-                               fmt::format("onnx: {}: an output of the model is no tensor", path), {}, where));
+        throw UnsupportedError(2306, format_error(2306, "UnsupportedError",
+                                                  fmt::format("onnx: {}: an output is not a tensor", path), {}, where));
       results.push_back(value.tensor());
     }
     return results;
@@ -224,10 +224,10 @@ void run_body(const Body& body, Frame& frame) {
     try {
       run_node(node, frame);
     } catch (const Error& error) { throw_in_node(error, node); } catch (const std::length_error& error) {
-      throw FileError(2302,
-                      format_error(2302, "FileError",
-                                   fmt::format("onnx: node '{}' ({}) has numbers out of range", node.name, node.op), {},
-                                   frame.where));
+      throw FileError(
+          2302, format_error(2302, "FileError",
+                             fmt::format("onnx: node '{}' ({}): numbers are out of range", node.name, node.op), {},
+                             frame.where));
     }
     for (const Place place : node.done) frame.values[static_cast<std::size_t>(place)] = Value();
   }

@@ -37,8 +37,10 @@ class NodeCall {
   std::int64_t integer(std::size_t k) const;
   double number(std::size_t k) const;
 
-  // Attributes.
-  const Attribute* attribute(std::string_view name) const;
+  // Attributes. FM2302 where one is of another type than is asked for.
+  bool has_attribute(std::string_view name) const { return find_attribute(name) != nullptr; }
+  /// Null where it is left out.
+  const Attribute* attribute(std::string_view name, AttributeType type) const;
   std::int64_t attr(std::string_view name, std::int64_t otherwise) const;
   double attr(std::string_view name, double otherwise) const;
   std::string attr(std::string_view name, const char* otherwise) const;
@@ -68,6 +70,7 @@ class NodeCall {
   bool at_once = false;  // all operands are known, and so are the results to be
 
  private:
+  const Attribute* find_attribute(std::string_view name) const;
   Frame& frame_;
   const Node& node_;
 };

@@ -20,7 +20,7 @@ namespace {
 /// [B, L, H * E] as [B, H, L, E].
 Tensor heads_of(const NodeCall& c, const Tensor& x, std::int64_t heads) {
   if (x.rank() == 4) return x;
-  if (x.rank() != 3 || heads < 1) c.fail("takes operands of three axes with a number of heads, or of four");
+  if (x.rank() != 3 || heads < 1) c.fail("inputs must have rank 4, or rank 3 with a number of heads");
   return permute(reshape(x, {x.size(0), x.size(1), heads, -1}, c.where), {0, 2, 1, 3}, c.where);
 }
 Tensor repeated(const NodeCall& c, const Tensor& x, std::int64_t times) {

@@ -16,7 +16,7 @@ namespace fermata::onnx {
 namespace {
 
 Tensor tensor_of(const NodeCall& c, const Value& v) {
-  if (v.kind() != Value::Kind::tensor) c.refuse("values that are no tensors in a graph that is recorded");
+  if (v.kind() != Value::Kind::tensor) c.refuse("sequences and optionals are not supported inside compile(fn)");
   return v.tensor();
 }
 std::vector<Tensor> tensors_of(const NodeCall& c, const std::vector<Value>& values) {
@@ -51,7 +51,7 @@ void if_op(NodeCall& c) {
 
 void stack_scans(NodeCall& c, std::vector<std::vector<Tensor>>& scans) {
   for (std::vector<Tensor>& each : scans) {
-    if (each.empty()) c.refuse("no steps, which leave the shape of a result unknown");
+    if (each.empty()) c.refuse("zero iterations leave the shape of a scan output unknown");
     c.give(stack(each, 0, c.where));
   }
 }
@@ -59,7 +59,8 @@ void stack_scans(NodeCall& c, std::vector<std::vector<Tensor>>& scans) {
 void loop_op(NodeCall& c) {
   const Body& body = c.body("body");
   const std::size_t carried = c.input_count() < 2 ? 0 : c.input_count() - 2;
-  if (body.inputs.size() < carried + 2 || body.outputs.size() < carried + 1) c.fail("has a body with too few values");
+  if (body.inputs.size() < carried + 2 || body.outputs.size() < carried + 1)
+    c.fail("the body has too few inputs or outputs");
   std::vector<Value> state;
   for (std::size_t k = 0; k < carried; ++k) state.push_back(c.value(k + 2));
   const bool counts = c.has(0), asks = c.has(1);
@@ -89,7 +90,7 @@ void loop_op(NodeCall& c) {
     }
     state = before;
   }
-  if (scan_count > 0) c.refuse("results that are stacked, for a number of steps that is not known inside compile(fn)");
+  if (scan_count > 0) c.refuse("scan outputs need a known trip count inside compile(fn)");
   // State: the number of the step, whether to go on, what is carried.
   std::vector<Tensor> initial{zeros({}, DType::i64), asks ? c.in(1) : full({}, true, DType::boolean)};
   for (const Value& v : state) initial.push_back(tensor_of(c, v));
@@ -117,13 +118,13 @@ std::vector<std::int64_t> flags(const NodeCall& c, std::string_view name, std::s
 }
 
 void scan_op(NodeCall& c) {
-  if (c.opset() < 9) c.refuse("the form of opset 8, with a batch");
+  if (c.opset() < 9) c.refuse("batched Scan of opset 8 is not supported");
   const Body& body = c.body("body");
   const std::int64_t given = c.attr("num_scan_inputs", std::int64_t{0});
-  if (given < 1 || static_cast<std::size_t>(given) > c.input_count()) c.fail("has a wrong number of sequences");
+  if (given < 1 || static_cast<std::size_t>(given) > c.input_count()) c.fail("num_scan_inputs is out of range");
   const auto sequences = static_cast<std::size_t>(given);
   const std::size_t carried = c.input_count() - sequences;
-  if (body.outputs.size() < carried) c.fail("has a body with too few values");
+  if (body.outputs.size() < carried) c.fail("the body has too few inputs or outputs");
   const std::size_t scans = body.outputs.size() - carried;
   std::vector<Tensor> init, xs;
   for (std::size_t k = 0; k < carried; ++k) init.push_back(c.in(k));
@@ -155,7 +156,7 @@ void sequence_map_op(NodeCall& c) {
     std::vector<Value> inputs{first[i]};
     for (std::size_t k = 1; k < c.input_count(); ++k) {
       const Value& v = c.value(k);
-      if (v.kind() == Value::Kind::sequence && i >= v.sequence().size()) c.fail("has sequences of different lengths");
+      if (v.kind() == Value::Kind::sequence && i >= v.sequence().size()) c.fail("scan inputs have different lengths");
       inputs.push_back(v.kind() == Value::Kind::sequence ? v.sequence()[i] : v);
     }
     std::vector<Value> outputs = call_body(body, std::move(inputs), c.frame());

@@ -28,20 +28,20 @@ ResizeCoordinates coordinates_of(const NodeCall& c, const std::string& name) {
   if (name == "asymmetric") return ResizeCoordinates::asymmetric;
   if (name == "tf_half_pixel_for_nn") return ResizeCoordinates::tf_half_pixel_for_nearest;
   if (name == "tf_crop_and_resize") return ResizeCoordinates::tf_crop_and_resize;
-  c.refuse("coordinates '" + name + "'");
+  c.refuse("coordinate_transformation_mode '" + name + "' is not supported");
 }
 ResizeMode mode_of(const NodeCall& c, const std::string& name) {
   if (name == "nearest") return ResizeMode::nearest;
   if (name == "linear") return ResizeMode::linear;
   if (name == "cubic") return ResizeMode::cubic;
-  c.refuse("mode '" + name + "'");
+  c.refuse("mode '" + name + "' is not supported");
 }
 NearestRule nearest_of(const NodeCall& c, const std::string& name) {
   if (name == "round_prefer_floor") return NearestRule::round_prefer_floor;
   if (name == "round_prefer_ceil") return NearestRule::round_prefer_ceil;
   if (name == "floor") return NearestRule::floor;
   if (name == "ceil") return NearestRule::ceil;
-  c.refuse("nearest mode '" + name + "'");
+  c.refuse("nearest_mode '" + name + "' is not supported");
 }
 
 void resize_op(NodeCall& c) {
@@ -69,7 +69,7 @@ void resize_op(NodeCall& c) {
   // Axes that stay as they are cost nothing then.
   if (options.roi.empty() && options.aspect_ratio == AspectRatio::stretch) {
     const std::size_t count = std::max(options.scale.size(), options.size.size());
-    if (count != axes.size()) c.fail("has another number of sizes than of axes");
+    if (count != axes.size()) c.fail("the number of sizes differs from the number of axes");
     ResizeOptions rest = options;
     rest.scale.clear(), rest.size.clear();
     for (std::size_t i = 0; i < axes.size(); ++i) {
@@ -130,7 +130,7 @@ void non_max_suppression_op(NodeCall& c) {
 }
 void deform_conv_op(NodeCall& c) {
   const Tensor x = c.in(0), weight = c.in(1);
-  if (weight.rank() < 3) c.fail("takes filters with spatial axes");
+  if (weight.rank() < 3) c.fail("weights must have spatial axes");
   const Shape kernel = sizes_from(weight, 2);
   const WindowSizes w = window_sizes(c, x.shape(), Integers(kernel.begin(), kernel.end()), false);
   DeformConvOptions options;
@@ -147,26 +147,26 @@ void max_unpool_op(NodeCall& c) {
   const Integers strides = c.attr_integers("strides", Integers(axes, 1)),
                  pads = c.attr_integers("pads", Integers(2 * axes, 0));
   if (axes == 0 || x.rank() != axes + 2 || strides.size() != axes || pads.size() != 2 * axes)
-    c.fail("has a kernel that does not fit its operand");
+    c.fail("the kernel does not match the input");
   // Places are those of the size that the attributes give; what another one has more lies at the end.
   Shape sizes{x.size(0), x.size(1)};
   for (std::size_t i = 0; i < axes; ++i) {
     check_number(c, strides[i], 1), check_number(c, kernel[i], 1);
     check_number(c, pads[i], 0), check_number(c, pads[axes + i], 0);
-    if (x.size(static_cast<std::int64_t>(i) + 2) > (1 << 20)) c.refuse("so many elements along an axis");
+    if (x.size(static_cast<std::int64_t>(i) + 2) > (1 << 20)) c.refuse("dimensions above 2^20 are not supported");
     sizes.push_back((x.size(static_cast<std::int64_t>(i) + 2) - 1) * strides[i] + kernel[i] - pads[i] - pads[axes + i]);
     check_number(c, sizes.back(), 0);
   }
   std::int64_t total = 1;
   for (const std::int64_t s : sizes) {
-    if (s != 0 && total > (std::int64_t{1} << 40) / s) c.fail("makes a tensor that is too large");
+    if (s != 0 && total > (std::int64_t{1} << 40) / s) c.fail("the output is too large");
     total *= s;
   }
   const Tensor flat = scatter(zeros({total}, x.dtype()), flatten(places, c.where), flatten(x, c.where), 0, c.where);
   const Tensor y = reshape(flat, sizes, c.where);
   if (!c.has(2)) return c.give(y);
   const Integers wanted = c.integers(2);
-  if (wanted.size() != sizes.rank()) c.fail("has another number of sizes than of axes");
+  if (wanted.size() != sizes.rank()) c.fail("the number of sizes differs from the number of axes");
   Integers around;
   for (std::size_t i = wanted.size(); i-- > 0;) around.push_back(0), around.push_back(wanted[i] - sizes[i]);
   c.give(pad(y, around, PadMode::constant, 0, c.where));
@@ -180,7 +180,7 @@ void max_roi_pool_op(NodeCall& c) {
   const std::vector<double> rois = c.numbers(1);
   const auto is_wrong = [](std::int64_t n) { return n < 1 || n > 1024; };
   if (pooled.size() != 2 || std::ranges::any_of(pooled, is_wrong) || x.rank() != 4 || rois.size() % 5 != 0)
-    c.fail("takes four axes, regions of five numbers and two sizes");
+    c.fail("input must have rank 4, rois five columns, and pooled_shape two values");
   std::vector<Tensor> regions;
   for (std::size_t r = 0; r < rois.size(); r += 5) {
     const Tensor image = select(x, 0, static_cast<std::int64_t>(rois[r]), c.where);

@@ -44,7 +44,7 @@ struct RowsAndPlaces {
 RowsAndPlaces rows_of(const NodeCall& c, const Tensor& x, const Tensor& tuples, std::int64_t batch) {
   const auto k = tuples.rank() == 0 ? -1 : tuples.size(-1);
   const auto rank = static_cast<std::int64_t>(x.rank());
-  if (k < 1 || batch + k > rank) c.fail("has tuples of positions that do not fit the operand");
+  if (k < 1 || batch + k > rank) c.fail("indices do not match the rank of the input");
   Tensor places;
   std::int64_t count = 1;
   for (std::int64_t i = 0; i < batch; ++i) count *= x.size(i);
@@ -75,7 +75,7 @@ ScatterReduction reduction_of(const NodeCall& c, const std::string& name) {
   if (name == "mul") return ScatterReduction::prod;
   if (name == "max") return ScatterReduction::amax;
   if (name == "min") return ScatterReduction::amin;
-  c.refuse("reduction '" + name + "'");
+  c.refuse("reduction '" + name + "' is not supported");
 }
 Tensor scattered(const NodeCall& c, const Tensor& x, const Tensor& index, const Tensor& source, std::int64_t axis) {
   const std::string how = c.attr("reduction", "none");
@@ -122,7 +122,7 @@ void nonzero_op(NodeCall& c) {
 void compress_op(NodeCall& c) {
   Tensor x = c.in(0);
   std::int64_t axis = 0;
-  if (const Attribute* const a = c.attribute("axis"))
+  if (const Attribute* const a = c.attribute("axis", AttributeType::integer))
     axis = axis_of(c, a->integer, x.rank());
   else
     x = flatten(x, c.where);
@@ -137,7 +137,7 @@ void top_k(NodeCall& c) {
 }
 void one_hot_op(NodeCall& c) {
   const std::int64_t depth = c.integer(1);
-  if (depth < 0) c.fail("has a negative depth");
+  if (depth < 0) c.fail("depth is negative");
   Tensor index = c.in(0);
   if (is_floating(index.dtype())) index = astype(index, DType::i64, c.where);
   const Tensor values = c.in(2);
@@ -157,7 +157,7 @@ void one_hot_op(NodeCall& c) {
 /// The distinct slices along an axis, in the order of their elements.
 Unique unique_slices(const NodeCall& c, const Tensor& x, std::int64_t axis) {
   const std::int64_t count = x.size(axis);
-  if (x.element_count() == 0) c.refuse("distinct slices without elements");
+  if (x.element_count() == 0) c.refuse("unique slices of an empty tensor are not supported");
   const Tensor rows = moveaxis(x, axis, 0, c.where).reshape({count, -1}, c.where);
   // By the last element first; sorting is stable.
   Tensor order = arange(count);
@@ -177,7 +177,7 @@ Unique unique_slices(const NodeCall& c, const Tensor& x, std::int64_t axis) {
 }
 void unique_op(NodeCall& c) {
   const Tensor x = c.in(0);
-  const bool has_axis = c.attribute("axis") != nullptr && x.rank() > 1;
+  const bool has_axis = c.has_attribute("axis") && x.rank() > 1;
   const std::int64_t axis = has_axis ? axis_of(c, c.attr("axis", std::int64_t{0}), x.rank()) : 0;
   Unique found = has_axis ? unique_slices(c, x, axis) : unique_all(x, {}, c.where);
   if (c.attr("sorted", std::int64_t{1}) == 0) {
@@ -198,7 +198,7 @@ struct Grams {
 };
 std::vector<Grams> grams_of(const NodeCall& c, std::int64_t& total) {
   const std::vector<std::int64_t> pool = c.attr_integers("pool_int64s"), begins = c.attr_integers("ngram_counts");
-  if (pool.empty()) c.refuse("tensors of strings do not exist here");
+  if (pool.empty()) c.refuse("string tensors are not supported");
   const auto size = static_cast<std::int64_t>(pool.size());
   std::vector<Grams> all;
   total = 0;
@@ -206,7 +206,7 @@ std::vector<Grams> grams_of(const NodeCall& c, std::int64_t& total) {
     const std::int64_t begin = begins[i], end = i + 1 < begins.size() ? begins[i + 1] : size,
                        length = static_cast<std::int64_t>(i) + 1;
     if (begin < 0 || begin > end || end > size || (end - begin) % length != 0)
-      c.fail("has n-grams that are not in its pool");
+      c.fail("ngram_counts does not match the pool");
     const std::vector<std::int64_t> part(pool.begin() + begin, pool.begin() + end);
     all.push_back({length, (end - begin) / length, {}});
     if (!part.empty())
@@ -245,12 +245,12 @@ void tfidf_op(NodeCall& c) {
   const std::vector<Grams> grams = grams_of(c, total);
   if ((mode != "TF" && mode != "IDF" && mode != "TFIDF") || static_cast<std::int64_t>(places.size()) != total ||
       (!given.empty() && given.size() != places.size()) || places.empty() || skipped < 0)
-    c.fail("has attributes that do not fit each other");
+    c.fail("attributes are inconsistent");
   std::int64_t columns = 0;
   for (const std::int64_t p : places) check_number(c, p, 0), columns = std::max(columns, p + 1);
   Tensor x = c.in(0);
   const bool is_row = x.rank() == 1;
-  if (x.rank() != 1 && x.rank() != 2) c.fail("takes one axis or two");
+  if (x.rank() != 1 && x.rank() != 2) c.fail("input must have rank 1 or 2");
   x = astype(is_row ? expand_dims(x, 0, c.where) : x, DType::i64, c.where);
   c.will_make({x.size(0), columns});
   Tensor counts = zeros({x.size(0), columns}, DType::f32);

@@ -44,7 +44,7 @@ void reshape_op(NodeCall& c) {
   const bool zero_is_zero = c.attr("allowzero", std::int64_t{0}) != 0;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] != 0 || zero_is_zero) continue;
-    if (i >= x.rank()) c.fail("keeps the size of an axis that there is not");
+    if (i >= x.rank()) c.fail("shape has a 0 beyond the rank of the input");
     sizes[i] = x.size(static_cast<std::int64_t>(i));
   }
   c.give(reshape(x, sizes, c.where));
@@ -53,7 +53,7 @@ void flatten_op(NodeCall& c) {
   const Tensor x = c.in(0);
   std::int64_t axis = c.attr("axis", std::int64_t{1});
   if (axis < 0) axis += static_cast<std::int64_t>(x.rank());
-  if (axis < 0 || axis > static_cast<std::int64_t>(x.rank())) c.fail("has an axis that is out of range");
+  if (axis < 0 || axis > static_cast<std::int64_t>(x.rank())) c.fail("axis is out of range");
   std::int64_t rows = 1, columns = 1;
   for (unsigned i = 0; i < x.rank(); ++i) (i < axis ? rows : columns) *= x.shape()[i];
   c.give(reshape(x, {rows, columns}, c.where));
@@ -99,7 +99,8 @@ void concat_op(NodeCall& c) {
 Integers part_sizes(const NodeCall& c, std::int64_t size, std::size_t outputs) {
   if (const auto given = c.list("split", 1)) return *given;
   const auto parts = static_cast<std::int64_t>(outputs);
-  if (parts < 1 || c.attr("num_outputs", parts) != parts) c.fail("has another number of outputs than of parts");
+  if (parts < 1 || c.attr("num_outputs", parts) != parts)
+    c.fail("the number of outputs differs from the number of splits");
   const std::int64_t each = (size + parts - 1) / parts;
   Integers sizes;
   for (std::int64_t i = 0; i < parts; ++i) sizes.push_back(std::clamp<std::int64_t>(size - i * each, 0, each));
@@ -115,9 +116,9 @@ void slice_op(NodeCall& c) {
   Tensor x = c.in(0);
   const auto starts = c.list("starts", 1), ends = c.list("ends", 2), axes = c.list("axes", 3);
   const auto steps = c.has(4) ? c.integers(4) : Integers();
-  if (!starts || !ends || starts->size() != ends->size()) c.fail("has another number of starts than of ends");
+  if (!starts || !ends || starts->size() != ends->size()) c.fail("starts and ends have different lengths");
   for (std::size_t i = 0; i < starts->size(); ++i) {
-    if (axes && i >= axes->size()) c.fail("has fewer axes than starts");
+    if (axes && i >= axes->size()) c.fail("axes is shorter than starts");
     const std::int64_t axis = axis_of(c, axes ? (*axes)[i] : static_cast<std::int64_t>(i), x.rank());
     const std::int64_t step = i < steps.size() ? steps[i] : 1;
     const std::int64_t size = x.size(axis);
@@ -146,7 +147,7 @@ void tile_op(NodeCall& c) {
   Shape sizes = x.shape();
   for (std::size_t i = 0; i < sizes.rank() && i < repeats.size(); ++i) {
     check_number(c, repeats[i], 0);
-    if (sizes[i] != 0 && repeats[i] > (std::int64_t{1} << 40) / sizes[i]) c.fail("makes an axis that is too long");
+    if (sizes[i] != 0 && repeats[i] > (std::int64_t{1} << 40) / sizes[i]) c.fail("an output dimension is too large");
     sizes[i] *= repeats[i];
   }
   c.will_make(sizes);
@@ -163,7 +164,7 @@ void pad_op(NodeCall& c) {
     axes.resize(x.rank());
     std::iota(axes.begin(), axes.end(), 0);
   }
-  if (pads.size() != 2 * axes.size()) c.fail("has another number of pads than two for each axis");
+  if (pads.size() != 2 * axes.size()) c.fail("pads must hold two values for each axis");
   // Of the last axis first.
   Integers around(2 * std::size_t{x.rank()}, 0);
   Shape sizes = x.shape();
@@ -189,14 +190,14 @@ void pad_op(NodeCall& c) {
     return c.give(pad(x, around, PadMode::constant, value, c.where));
   }
   const PadMode how = mode == "reflect" ? PadMode::reflect : mode == "edge" ? PadMode::replicate : PadMode::circular;
-  if (mode != "reflect" && mode != "edge" && mode != "wrap") c.refuse("mode '" + mode + "'");
+  if (mode != "reflect" && mode != "edge" && mode != "wrap") c.refuse("mode '" + mode + "' is not supported");
   c.give(pad(x, around, how, 0, c.where));
 }
 
 void depth_to_space(NodeCall& c) {
   const Tensor x = c.in(0);
   const std::int64_t b = c.attr("blocksize", std::int64_t{1});
-  if (x.rank() != 4 || b < 1 || b > (1 << 16)) c.fail("takes four axes and a positive block");
+  if (x.rank() != 4 || b < 1 || b > (1 << 16)) c.fail("input must have rank 4, and blocksize be positive");
   const std::int64_t n = x.size(0), depth = x.size(1) / (b * b), h = x.size(2), w = x.size(3);
   const bool by_columns = c.attr("mode", "DCR") == "CRD";
   const Tensor blocks = by_columns ? permute(reshape(x, {n, depth, b, b, h, w}, c.where), {0, 1, 4, 2, 5, 3}, c.where)
@@ -206,7 +207,7 @@ void depth_to_space(NodeCall& c) {
 void space_to_depth(NodeCall& c) {
   const Tensor x = c.in(0);
   const std::int64_t b = c.attr("blocksize", std::int64_t{1});
-  if (x.rank() != 4 || b < 1 || b > (1 << 16)) c.fail("takes four axes and a positive block");
+  if (x.rank() != 4 || b < 1 || b > (1 << 16)) c.fail("input must have rank 4, and blocksize be positive");
   const std::int64_t n = x.size(0), depth = x.size(1), h = x.size(2) / b, w = x.size(3) / b;
   const Tensor parts = reshape(x, {n, depth, h, b, w, b}, c.where);
   const bool by_columns = c.attr("mode", "DCR") == "CRD";
@@ -240,12 +241,12 @@ void center_crop_pad(NodeCall& c) {
   Tensor x = c.in(0);
   const Integers sizes = c.integers(1);
   Integers axes = c.attr_integers("axes");
-  if (c.attribute("axes") == nullptr)
+  if (!c.has_attribute("axes"))
     for (unsigned i = 0; i < x.rank(); ++i) axes.push_back(i);
-  if (sizes.size() != axes.size()) c.fail("has another number of sizes than of axes");
+  if (sizes.size() != axes.size()) c.fail("the number of sizes differs from the number of axes");
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const std::int64_t axis = axis_of(c, axes[i], x.rank()), have = x.size(axis), want = sizes[i];
-    if (want < 0) c.fail("has a negative size");
+    if (want < 0) c.fail("the shape has a negative dimension");
     if (want <= have) {
       const std::int64_t start = (have - want) / 2;
       x = slice(x, axis, start, start + want, 1, c.where);

@@ -107,7 +107,7 @@ void local_response_op(NodeCall& c) {
   const Tensor x = c.in(0);
   const std::int64_t size = c.attr("size", std::int64_t{1});
   const double alpha = c.attr("alpha", 1e-4), beta = c.attr("beta", 0.75), k = c.attr("bias", 1.0);
-  if (size < 1 || x.rank() < 2) c.fail("has a size below 1, or an operand without channels");
+  if (size < 1 || x.rank() < 2) c.fail("size must be positive, and the input have channels");
   // Neighbors: of an even number one more comes after.
   Integers around(2 * std::size_t{x.rank() - 1u}, 0);
   around[around.size() - 2] = (size - 1) / 2, around.back() = size / 2;
@@ -120,7 +120,7 @@ void local_response_op(NodeCall& c) {
 Tensor nll(const NodeCall& c, const Tensor& scores, const Tensor& labels, const Tensor& weight) {
   Tensor index = as(labels, DType::i64, c);
   Tensor counts;
-  const Attribute* const ignored = c.attribute("ignore_index");
+  const Attribute* const ignored = c.attribute("ignore_index", AttributeType::integer);
   if (ignored != nullptr) {
     counts = index != ignored->integer;
     index = where(counts, index, 0);
@@ -146,7 +146,7 @@ void softmax_cross_entropy_op(NodeCall& c) {
 void dropout_op(NodeCall& c) {
   const Tensor x = c.in(0);
   const bool training = c.has(2) && c.integer(2) != 0;
-  const double ratio = c.attribute("ratio") != nullptr ? c.attr("ratio", 0.5) : c.has(1) ? c.number(1) : 0.5;
+  const double ratio = c.has_attribute("ratio") ? c.attr("ratio", 0.5) : c.has(1) ? c.number(1) : 0.5;
   if (!training || ratio == 0) {
     c.give(x);
     if (c.wants(1)) c.give(ones(x.shape(), DType::boolean));

@@ -79,7 +79,7 @@ void choose(NodeCall& c) {
 
 void clip_values(NodeCall& c) {
   Tensor x = c.in(0);
-  const Attribute *low = c.attribute("min"), *high = c.attribute("max");
+  const Attribute *low = c.attribute("min", AttributeType::number), *high = c.attribute("max", AttributeType::number);
   const auto limit = [&](Op op, const Attribute* a, std::size_t k) {
     if (a != nullptr)
       x = detail::pointwise(op, Operand(x, c.where), Operand(a->number, c.where));
@@ -94,7 +94,7 @@ void clip_values(NodeCall& c) {
 Tensor scale_of_magnitude(NodeCall& c, bool saturates) {
   const std::string rounding = c.attr("round_mode", "up");
   if (rounding != "up" && rounding != "down" && rounding != "nearest")
-    c.fail(fmt::format("has the round_mode '{}'", rounding));
+    c.fail(fmt::format("round_mode '{}' is invalid", rounding));
   const Tensor size = abs(Operand(at(c.in(0), DType::f32, c), c.where));
   constexpr double kLeast = 0x1p-127, kMost = 0x1p127;
   if (rounding == "nearest") {

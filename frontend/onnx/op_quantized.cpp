@@ -28,7 +28,7 @@ Tensor beside(const NodeCall& c, const Tensor& v, const Tensor& x, std::int64_t 
     return reshape(v, sizes, c.where);
   }
   const std::int64_t block = c.attr("block_size", std::int64_t{0});
-  if (v.rank() != x.rank() || block < 1) c.fail("has a scale that does not fit its operand");
+  if (v.rank() != x.rank() || block < 1) c.fail("the scale does not match the input");
   Shape split = v.shape(), whole = v.shape();
   Shape spread, narrow;
   for (unsigned i = 0; i < v.rank(); ++i) {

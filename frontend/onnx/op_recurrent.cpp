@@ -26,7 +26,7 @@ class Activations {
   }
   /// Number k of all directions.
   Activation operator[](std::size_t k) const {
-    if (k >= names_.size()) c_.fail("has too few activations");
+    if (k >= names_.size()) c_.fail("too few activations");
     std::string name = names_[k];
     for (char& letter : name) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
     // Parameters belong, in order, to the activations that take some; there is seldom more than one.
@@ -46,7 +46,7 @@ class Activations {
     if (name == "hardsigmoid")
       return [a = or_else(alpha, 0.2), b = or_else(beta, 0.5)](const Tensor& x) { return clip(x * a + b, 0, 1); };
     if (name == "elu") return [a = or_else(alpha, 1)](const Tensor& x) { return elu(x, a); };
-    c_.refuse("activation '" + names_[k] + "'");
+    c_.refuse("activation '" + names_[k] + "' is not supported");
   }
 
  private:
@@ -98,7 +98,7 @@ struct Layout {
 };
 
 Tensor limited(const NodeCall& c, const Tensor& x) {
-  const Attribute* const limit = c.attribute("clip");
+  const Attribute* const limit = c.attribute("clip", AttributeType::number);
   return limit == nullptr ? x : clip(x, -limit->number, limit->number);
 }
 

@@ -6,9 +6,9 @@
 namespace fermata::onnx {
 namespace {
 
-constexpr std::string_view kStrings = "tensors of strings do not exist here";
+constexpr std::string_view kStrings = "string tensors are not supported";
 constexpr std::array kRows{
-    OperatorRow{"ImageDecoder", nullptr, "decode images before: the operand is a file"},
+    OperatorRow{"ImageDecoder", nullptr, "the input is an image file: decode it before"},
     OperatorRow{"RegexFullMatch", nullptr, kStrings},
     OperatorRow{"StringConcat", nullptr, kStrings},
     OperatorRow{"StringNormalizer", nullptr, kStrings},

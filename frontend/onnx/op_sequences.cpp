@@ -16,7 +16,7 @@ using Values = std::vector<Value>;
 
 const Values& sequence_in(const NodeCall& c, std::size_t k) {
   const Value& v = c.value(k);
-  if (v.kind() != Value::Kind::sequence) c.fail("takes a sequence");
+  if (v.kind() != Value::Kind::sequence) c.fail("the input must be a sequence");
   return v.sequence();
 }
 Value number(std::int64_t n, DType dtype) {
@@ -27,7 +27,7 @@ Value number(std::int64_t n, DType dtype) {
 std::size_t place(const NodeCall& c, std::size_t k, std::size_t size, bool at_end) {
   std::int64_t i = c.integer(k);
   if (i < 0) i += static_cast<std::int64_t>(size);
-  if (i < 0 || i >= static_cast<std::int64_t>(size) + (at_end ? 1 : 0)) c.fail("has a position beyond the sequence");
+  if (i < 0 || i >= static_cast<std::int64_t>(size) + (at_end ? 1 : 0)) c.fail("position is out of range");
   return static_cast<std::size_t>(i);
 }
 
@@ -50,7 +50,7 @@ void insert(NodeCall& c) {
 }
 void erase_op(NodeCall& c) {
   Values values = sequence_in(c, 0);
-  if (values.empty()) c.fail("erases from an empty sequence");
+  if (values.empty()) c.fail("the sequence is empty");
   const std::size_t at = c.has(1) ? place(c, 1, values.size(), false) : values.size() - 1;
   values.erase(values.begin() + static_cast<std::ptrdiff_t>(at));
   c.give(Value::sequence(std::move(values)));
@@ -58,20 +58,20 @@ void erase_op(NodeCall& c) {
 void concat_from(NodeCall& c) {
   std::vector<Tensor> parts;
   for (const Value& v : sequence_in(c, 0)) parts.push_back(v.tensor());
-  if (parts.empty()) c.fail("joins an empty sequence");
+  if (parts.empty()) c.fail("the sequence is empty");
   const std::int64_t axis = c.attr("axis", std::int64_t{0});
   c.give(c.attr("new_axis", std::int64_t{0}) != 0 ? stack(parts, axis, c.where) : concat(parts, axis, c.where));
 }
 void split_to(NodeCall& c) {
   const Tensor x = c.in(0);
   const std::int64_t axis = axis_of(c, c.attr("axis", std::int64_t{0}), x.rank()), size = x.size(axis);
-  if (size > (1 << 20)) c.refuse("so many elements along an axis");
+  if (size > (1 << 20)) c.refuse("dimensions above 2^20 are not supported");
   std::vector<std::int64_t> sizes;
   if (c.has(1)) {
     sizes = c.integers(1);
     if (c.value(1).tensor().rank() == 0) {
       const std::int64_t each = sizes[0];
-      if (each < 1) c.fail("splits into parts of no elements");
+      if (each < 1) c.fail("split sizes must be positive");
       sizes.clear();
       for (std::int64_t i = 0; i < size; i += each) sizes.push_back(std::min(each, size - i));
     }
@@ -87,7 +87,7 @@ void split_to(NodeCall& c) {
 
 void optional_op(NodeCall& c) { c.give(c.has(0) ? c.value(0) : Value::nothing()); }
 void get_element(NodeCall& c) {
-  if (!c.has(0) || c.value(0).kind() == Value::Kind::nothing) c.fail("asks for the element of an empty optional");
+  if (!c.has(0) || c.value(0).kind() == Value::Kind::nothing) c.fail("the optional is empty");
   c.give(c.value(0));
 }
 void has_element(NodeCall& c) {

@@ -22,7 +22,8 @@ constexpr double kPi = std::numbers::pi;
 
 /// [.., 1] of real numbers, [.., 2] of complex ones, as numbers.
 Tensor numbers_of(const NodeCall& c, const Tensor& x) {
-  if (x.rank() < 2 || (x.size(-1) != 1 && x.size(-1) != 2)) c.fail("takes one or two numbers along the last axis");
+  if (x.rank() < 2 || (x.size(-1) != 1 && x.size(-1) != 2))
+    c.fail("the last dimension must be 1 (real) or 2 (complex)");
   const Tensor real_part = select(x, -1, 0, c.where);
   return x.size(-1) == 1 ? real_part : complex(real_part, select(x, -1, 1, c.where));
 }
@@ -35,7 +36,7 @@ void dft_op(NodeCall& c) {
   const unsigned rank = x.rank();
   const std::int64_t axis =
       axis_of(c, c.has(2) ? c.integer(2) : c.attr("axis", c.opset() < 20 ? std::int64_t{1} : std::int64_t{-2}), rank);
-  if (axis + 1 == static_cast<std::int64_t>(rank)) c.fail("transforms the axis of real and imaginary parts");
+  if (axis + 1 == static_cast<std::int64_t>(rank)) c.fail("axis must not be the one of real and imaginary parts");
   const bool inverse = c.attr("inverse", std::int64_t{0}) != 0, onesided = c.attr("onesided", std::int64_t{0}) != 0;
   std::optional<std::int64_t> length;
   if (c.has(1)) length = c.integer(1);
@@ -79,7 +80,7 @@ void stft_op(NodeCall& c) {
 /// a0 - a1 cos(2 pi i / n) + a2 cos(4 pi i / n).
 void cosine_window(NodeCall& c, double a0, double a1, double a2) {
   const std::int64_t size = c.integer(0);
-  if (size < 0) c.fail("makes a window of a negative size");
+  if (size < 0) c.fail("size is negative");
   c.will_make({size});
   const bool periodic = c.attr("periodic", std::int64_t{1}) != 0;
   const auto n = static_cast<double>(periodic ? size : size - 1);
@@ -95,7 +96,7 @@ void blackman_op(NodeCall& c) { cosine_window(c, 0.42, 0.5, 0.08); }
 void mel_weight_op(NodeCall& c) {
   const std::int64_t bins = c.integer(0), length = c.integer(1), rate = c.integer(2);
   const double low = c.number(3), high = c.number(4);
-  if (bins < 1 || length < 1 || rate < 1 || bins > (1 << 12) || length > (1 << 15)) c.fail("has sizes out of range");
+  if (bins < 1 || length < 1 || rate < 1 || bins > (1 << 12) || length > (1 << 15)) c.fail("sizes are out of range");
   const std::int64_t spectrum = length / 2 + 1;
   c.will_make({spectrum, bins});
   const auto mel = [](double f) { return 2595 * std::log10(1 + f / 700); };

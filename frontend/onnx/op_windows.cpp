@@ -24,7 +24,7 @@ using Integers = std::vector<std::int64_t>;
 
 WindowSizes window_sizes(const NodeCall& c, const Shape& x, Integers kernel, bool ceil_mode) {
   const std::size_t axes = kernel.size();
-  if (axes + 2 != x.rank() || axes == 0) c.fail("has a kernel that does not fit its operand");
+  if (axes + 2 != x.rank() || axes == 0) c.fail("the kernel does not match the input");
   WindowSizes w{std::move(kernel),
                 c.attr_integers("strides", Integers(axes, 1)),
                 c.attr_integers("dilations", Integers(axes, 1)),
@@ -34,11 +34,11 @@ WindowSizes window_sizes(const NodeCall& c, const Shape& x, Integers kernel, boo
   const Integers pads = c.attr_integers("pads", Integers(2 * axes, 0));
   const std::string automatic = c.attr("auto_pad", "NOTSET");
   if (w.strides.size() != axes || w.dilations.size() != axes || pads.size() != 2 * axes)
-    c.fail("has attributes for another number of axes");
+    c.fail("strides, pads or dilations do not match the spatial axes");
   for (std::size_t i = 0; i < axes; ++i) {
     check_number(c, w.strides[i], 1), check_number(c, w.dilations[i], 1), check_number(c, w.kernel[i], 1);
     check_number(c, pads[i], -(std::int64_t{1} << 40)), check_number(c, pads[axes + i], -(std::int64_t{1} << 40));
-    if (w.dilations[i] > 1 && w.kernel[i] > std::int64_t{1} << 20) c.fail("has a dilated kernel that is too large");
+    if (w.dilations[i] > 1 && w.kernel[i] > std::int64_t{1} << 20) c.fail("the dilated kernel is too large");
     const std::int64_t size = x[i + 2], reach = w.dilations[i] * (w.kernel[i] - 1) + 1, stride = w.strides[i];
     if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER") {
       const std::int64_t places = (size + stride - 1) / stride;
@@ -92,7 +92,7 @@ Tensor convolved(const NodeCall& c, const Tensor& x, const Tensor& weight, const
     case 1: return conv1d(source, weight, bias, w.strides, Padding(around), w.dilations, groups, c.where);
     case 2: return conv2d(source, weight, bias, w.strides, Padding(around), w.dilations, groups, c.where);
     case 3: return conv3d(source, weight, bias, w.strides, Padding(around), w.dilations, groups, c.where);
-    default: c.refuse("more than three spatial axes");
+    default: c.refuse("more than three spatial axes are not supported");
   }
 }
 
@@ -104,10 +104,11 @@ void conv_op(NodeCall& c) { c.give(convolved(c, c.in(0), c.in(1), c.optional(2))
 void causal_conv_op(NodeCall& c) {
   const Tensor x = c.in(0), weight = c.in(1), bias = c.optional(2);
   const std::string activation = c.attr("activation", "none");
-  if (x.rank() != 3 || weight.rank() != 3) c.fail("takes three axes");
+  if (x.rank() != 3 || weight.rank() != 3) c.fail("input and weights must have rank 3");
   const std::int64_t channels = x.size(1), before = weight.size(2) - 1;
-  if (weight.size(0) != channels || weight.size(1) != 1 || before < 0) c.fail("has a filter of another form");
-  if (activation != "none" && activation != "silu" && activation != "swish") c.refuse("activation " + activation);
+  if (weight.size(0) != channels || weight.size(1) != 1 || before < 0) c.fail("the weights have the wrong shape");
+  if (activation != "none" && activation != "silu" && activation != "swish")
+    c.refuse("activation '" + activation + "' is not supported");
   const Tensor past = c.has(3) ? c.in(3) : zeros({x.size(0), channels, before}, x.dtype());
   const Tensor all = before == 0 ? x : concat({past, x}, 2, c.where);
   const Tensor y = conv1d(all, weight, bias, 1, 0, 1, channels, c.where);
@@ -117,7 +118,7 @@ void causal_conv_op(NodeCall& c) {
 
 void conv_transpose_op(NodeCall& c) {
   const Tensor x = c.in(0), weight = c.in(1), bias = c.optional(2);
-  if (x.rank() < 3) c.fail("takes three axes or more");
+  if (x.rank() < 3) c.fail("input must have rank 3 or more");
   const std::size_t axes = x.rank() - 2;
   const Integers strides = c.attr_integers("strides", Integers(axes, 1));
   const Integers dilations = c.attr_integers("dilations", Integers(axes, 1));
@@ -127,7 +128,7 @@ void conv_transpose_op(NodeCall& c) {
   const std::string automatic = c.attr("auto_pad", "NOTSET");
   if (x.rank() < 3 || weight.rank() != x.rank() || strides.size() != axes || dilations.size() != axes ||
       extra.size() != axes || pads.size() != 2 * axes || (!wanted.empty() && wanted.size() < axes))
-    c.fail("has attributes for another number of axes");
+    c.fail("strides, pads or dilations do not match the spatial axes");
   // All that the filters reach, and then what is wanted of it.
   const Integers none(axes, 0);
   const std::int64_t groups = c.attr("group", std::int64_t{1});
@@ -136,7 +137,7 @@ void conv_transpose_op(NodeCall& c) {
     case 1: y = conv_transpose1d(x, weight, bias, strides, none, none, groups, dilations, c.where); break;
     case 2: y = conv_transpose2d(x, weight, bias, strides, none, none, groups, dilations, c.where); break;
     case 3: y = conv_transpose3d(x, weight, bias, strides, none, none, groups, dilations, c.where); break;
-    default: c.refuse("more than three spatial axes");
+    default: c.refuse("more than three spatial axes are not supported");
   }
   Integers around;
   for (std::size_t i = 0; i < axes; ++i) {
@@ -239,7 +240,7 @@ Tensor counts_of(const NodeCall& c, const Shape& x, const WindowSizes& w, bool p
     const std::int64_t high = size + (!pads_count ? 0 : is_automatic ? w.after[i] : pads[w.axes() + i]);
     std::vector<double> along;
     if (w.places[i] > (1 << 20) || w.kernel[i] > (1 << 20) || w.places[i] * w.kernel[i] > (1 << 28))
-      c.refuse("pads around so many windows");
+      c.refuse("padding around so many windows is not supported");
     for (std::int64_t p = 0; p < w.places[i]; ++p) {
       std::int64_t count = 0;
       for (std::int64_t k = 0; k < w.kernel[i]; ++k) {
@@ -305,14 +306,14 @@ void col2im_op(NodeCall& c) {
   const Integers pads = c.attr_integers("pads", Integers(2 * axes, 0));
   if (block.size() != axes || columns.rank() != 3 || pads.size() != 2 * axes || strides.size() != axes ||
       dilations.size() != axes || axes == 0)
-    c.fail("has sizes for another number of axes");
+    c.fail("sizes do not match the number of axes");
   std::int64_t area = 1;
   Integers places;
   for (std::size_t i = 0; i < axes; ++i) {
     check_number(c, block[i], 1), check_number(c, image[i], 1);
     check_number(c, strides[i], 1), check_number(c, dilations[i], 1);
     check_number(c, pads[i], 0), check_number(c, pads[axes + i], 0);
-    if (block[i] > columns.size(1) / area) c.fail("has blocks of more elements than there are");
+    if (block[i] > columns.size(1) / area) c.fail("the blocks are larger than the input");
     area *= block[i];
     places.push_back((image[i] + pads[i] + pads[axes + i] - dilations[i] * (block[i] - 1) - 1) / strides[i] + 1);
   }

@@ -60,7 +60,7 @@ class Preparation {
   }
 
   void run() {
-    if (!model_.has_graph()) fail("has no graph");
+    if (!model_.has_graph()) fail("no graph");
     Scope scope{nullptr};
     GraphProto& graph = *model_.mutable_graph();
     find_host_operands(graph);
@@ -102,10 +102,10 @@ class Preparation {
           fmt::format("\n  {}  in {} node{}: {}{}", what, nodes.size(), nodes.size() == 1 ? "" : "s",
                       fmt::join(nodes.begin(), nodes.begin() + std::min<std::ptrdiff_t>(std::ssize(nodes), 5), ", "),
                       nodes.size() > 5 ? ", ..." : ""));
-    throw UnsupportedError(2303, format_error(2303, "UnsupportedError",
-                                              fmt::format("onnx: {}: operators that are not supported{}",
-                                                          reader_.path(), fmt::join(texts, "")),
-                                              {}, reader_.where()));
+    throw UnsupportedError(
+        2303, format_error(2303, "UnsupportedError",
+                           fmt::format("onnx: {}: unsupported operators{}", reader_.path(), fmt::join(texts, "")), {},
+                           reader_.where()));
   }
 
   /// Initializers that some operator reads as it is called are no parameters.
@@ -120,9 +120,9 @@ class Preparation {
   }
 
   Place define(const std::string& name, Scope& scope) {
-    if (name.empty()) fail("has a value without a name");
+    if (name.empty()) fail("a value has no name");
     const auto [entry, is_new] = scope.names.emplace(name, places_);
-    if (!is_new) fail(fmt::format("makes '{}' twice", name.substr(0, 80)));
+    if (!is_new) fail(fmt::format("'{}' is defined twice", name.substr(0, 80)));
     prepared_.initial.emplace_back();
     return places_++;
   }
@@ -134,7 +134,7 @@ class Preparation {
       scope->last_use[found->second] = scope->node;
       return found->second;
     }
-    fail(fmt::format("{} is '{}', which nothing before it makes", what, name.substr(0, 80)));
+    fail(fmt::format("{} is '{}', which is not defined before it", what, name.substr(0, 80)));
   }
 
   void add_initializer(::onnx::TensorProto& proto, bool is_default, Scope& scope) {
@@ -174,7 +174,7 @@ class Preparation {
   template <class Nodes> std::vector<Node> nodes_of(Nodes& protos, Scope& scope) {
     std::vector<Node> nodes;
     for (NodeProto& proto : protos) {
-      if (++node_count_ > kMostNodes) fail("has too many nodes, with those of functions that are called");
+      if (++node_count_ > kMostNodes) fail("too many nodes after functions are inlined");
       scope.node = nodes.size();
       nodes.push_back(node_of(proto, scope));
       for (const std::string& output : proto.output())
@@ -234,7 +234,7 @@ class Preparation {
   }
 
   Attribute attribute_of(const std::string& name, AttributeProto& proto, Scope& scope) {
-    Attribute a{name};
+    Attribute a{name, type_of(name, proto)};
     a.integer = proto.i();
     a.number = static_cast<double>(proto.f());
     a.text = proto.s();
@@ -253,10 +253,29 @@ class Preparation {
     return a;
   }
 
+  /// The type that is declared. Files of the first version of the format declare none: then of the field that is set.
+  AttributeType type_of(const std::string& name, const AttributeProto& proto) const {
+    const auto declared = static_cast<AttributeType>(proto.type());
+    AttributeType held = AttributeType::undefined;
+    if (proto.has_f()) held = AttributeType::number;
+    if (proto.has_i()) held = AttributeType::integer;
+    if (proto.has_s()) held = AttributeType::text;
+    if (proto.has_t()) held = AttributeType::tensor;
+    if (proto.has_g()) held = AttributeType::graph;
+    if (proto.floats_size() > 0) held = AttributeType::numbers;
+    if (proto.ints_size() > 0) held = AttributeType::integers;
+    if (proto.strings_size() > 0) held = AttributeType::texts;
+    if (declared == AttributeType::undefined || held == AttributeType::undefined) return std::max(declared, held);
+    if (declared != held)
+      fail(fmt::format("attribute '{}' is declared as {} and holds {}", name.substr(0, 80), onnx::name(declared),
+                       onnx::name(held)));
+    return declared;
+  }
+
   class Nesting {
    public:
     explicit Nesting(Preparation& p) : depth_(p.depth_) {
-      if (++depth_ > kMostNested) p.fail("has functions or graphs that are nested too deeply");
+      if (++depth_ > kMostNested) p.fail("functions or graphs are nested too deeply");
     }
     ~Nesting() { --depth_; }
 
@@ -284,7 +303,7 @@ class Preparation {
   std::shared_ptr<const Body> body_of_function(FunctionProto& function, Attributes& given, std::size_t inputs) {
     const Nesting nesting(*this);
     if (inputs > static_cast<std::size_t>(function.input_size()))
-      fail(fmt::format("calls function '{}' with {} inputs", function.name(), inputs));
+      fail(fmt::format("function '{}' takes {} inputs, not {}", function.name(), function.input_size(), inputs));
     auto body = std::make_shared<Body>();
     Scope scope{nullptr};
     scope.arguments = &given;

@@ -56,13 +56,13 @@ const ::onnx::ModelProto& Writer::write() {
                       fmt::join(places.begin(), places.begin() + std::min<std::ptrdiff_t>(3, std::ssize(places)), ", "),
                       places.size() > 3 ? ", ..." : "");
     throw UnsupportedError(
-        2307, format_error(2307, "UnsupportedError", "onnx: ops that have no form in ONNX yet" + text, {}, where_));
+        2307, format_error(2307, "UnsupportedError", "onnx: ops without an ONNX equivalent" + text, {}, where_));
   }
   std::size_t result = 0;
   for (std::size_t i = 0; i < trace_.outputs.size(); ++i) {
     if (trace_.outputs[i].kind != TracedOutput::Kind::result)
       throw UnsupportedError(
-          2307, format_error(2307, "UnsupportedError", "onnx: a function that writes in place", {}, where_));
+          2307, format_error(2307, "UnsupportedError", "onnx: in-place writes are not supported", {}, where_));
     const Name name =
         result < options_.output_names.size() ? options_.output_names[result] : fmt::format("y{}", result);
     const ValueId v = trace_.graph.outputs[i];
@@ -82,7 +82,8 @@ void save_model(std::span<const Trace> traces, const std::string& path, const Sa
   if (models.size() > 1) make_sizes_dynamic(models, traces, options, where);
   std::string bytes;
   if (!models[0].SerializeToString(&bytes))
-    throw UnsupportedError(2307, format_error(2307, "UnsupportedError", "onnx: a model of more than 2 GB", {}, where));
+    throw UnsupportedError(
+        2307, format_error(2307, "UnsupportedError", "onnx: models above 2 GiB are not supported", {}, where));
   write_file("onnx", path, {bytes}, where);
 }
 

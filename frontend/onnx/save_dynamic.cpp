@@ -67,10 +67,10 @@ class DynamicModel {
       for (int i = 0; same && i < g.node_size(); ++i) {
         same = g.node(i).SerializeAsString() == graph_.node(i).SerializeAsString();
         if (!same && g.node(i).op_type() == graph_.node(i).op_type())
-          fail(fmt::format("an attribute of node '{}' ({}) depends on a size that is dynamic", graph_.node(i).name(),
+          fail(fmt::format("an attribute of node '{}' ({}) depends on a dynamic size", graph_.node(i).name(),
                            graph_.node(i).op_type()));
       }
-      if (!same) fail("the function makes other calls for other sizes of a dynamic axis");
+      if (!same) fail("the function makes different calls for different sizes of a dynamic axis");
     }
   }
 
@@ -175,7 +175,7 @@ class DynamicModel {
     else if (same_form && t.data_type() == ::onnx::TensorProto::DOUBLE && t.dims_size() == 0)
       made = write_quotient<double>(i, ::onnx::TensorProto::DOUBLE);
     if (made.empty())
-      fail(fmt::format("a constant of node {} depends on a size that is dynamic in a way that cannot be written",
+      fail(fmt::format("a constant of node {} depends on a dynamic size in a way that cannot be expressed",
                        reader_of(name)));
     // The last node gives the name that the others read.
     if (made_.empty() || made_.back().output(0) != made) made = emit("Identity", {made});

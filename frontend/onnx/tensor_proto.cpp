@@ -144,7 +144,7 @@ Tensor TensorReader::external(const TensorProto& proto, DType dtype, const Shape
     if (entry.key() == "location") location = entry.value();
     if (entry.key() != "offset" && entry.key() != "length") continue;
     const auto number = number_of(entry.value());
-    if (!number) fail(fmt::format("has the {} '{}'", entry.key(), entry.value().substr(0, 40)));
+    if (!number) fail(fmt::format("has an invalid {}: '{}'", entry.key(), entry.value().substr(0, 40)));
     (entry.key() == "offset" ? offset : length.emplace()) = *number;
   }
   auto& file = files_[location];
@@ -156,13 +156,13 @@ Tensor TensorReader::external(const TensorProto& proto, DType dtype, const Shape
     const bool is_below = !location.empty() && location.find('\0') == std::string::npos && !error &&
                           fs::path(location).is_relative() &&
                           std::mismatch(home.begin(), home.end(), whole.begin(), whole.end()).first == home.end();
-    if (!is_below) fail(fmt::format("is in '{}', which is no file in the folder of the model", location.substr(0, 80)));
+    if (!is_below) fail(fmt::format("is in '{}', which is not a file in the model's folder", location.substr(0, 80)));
     file = MappedFile::open("onnx", whole.string(), where_);
   }
   const std::string_view all = file->bytes();
   if (length.value_or(bytes) != bytes) fail(fmt::format("is {} and has {} bytes", to_string(dtype, shape), *length));
   if (offset > all.size() || bytes > all.size() - offset)
-    fail(fmt::format("has bytes {} to {} of '{}', which has {}", offset, offset + bytes, location, all.size()));
+    fail(fmt::format("is at bytes {} to {} of '{}', which has {}", offset, offset + bytes, location, all.size()));
   return tensor_over(file, all.substr(offset, bytes), dtype, shape);
 }
 

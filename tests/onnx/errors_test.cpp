@@ -79,9 +79,9 @@ TEST_F(OnnxErrors, UnsupportedOperatorsAreListedAtOnce) {
   g.node("Blur", {"b"}, {"c"}).domain("some.where");
   g.node("StringConcat", {"c", "c"}, {"y"});
   EXPECT_EQ(load_error(g),
-            "FM2303 UnsupportedError: onnx: m.onnx: operators that are not supported\n"
+            "FM2303 UnsupportedError: onnx: m.onnx: unsupported operators\n"
             "  Nothing  in 1 node: Nothing_2\n"
-            "  StringConcat (tensors of strings do not exist here)  in 1 node: StringConcat_4\n"
+            "  StringConcat (string tensors are not supported)  in 1 node: StringConcat_4\n"
             "  some.where::Blur  in 2 nodes: Blur_1, Blur_3\n  at   HERE");
 }
 
@@ -90,18 +90,18 @@ TEST_F(OnnxErrors, DamagedFiles) {
     return "FM2302 FileError: onnx: m.onnx: " + what + "\n  at   HERE";
   };
   write("m.onnx", "this is no model");
-  EXPECT_EQ(message<FileError>([] { return onnx::load("m.onnx"); }), at_load("is no ONNX model, or is cut off"));
+  EXPECT_EQ(message<FileError>([] { return onnx::load("m.onnx"); }), at_load("not an ONNX model, or truncated"));
   write("m.onnx", "");
-  EXPECT_EQ(message<FileError>([] { return onnx::load("m.onnx"); }), at_load("has no graph"));
+  EXPECT_EQ(message<FileError>([] { return onnx::load("m.onnx"); }), at_load("no graph"));
   EXPECT_EQ(message<FileError>([] { return onnx::load("none.onnx"); }),
             "FM1601 FileError: onnx: none.onnx: cannot be opened (No such file or directory)\n  at   HERE");
 
   GraphBuilder unknown = sum_of_two();
   unknown.node("Add", {"a", "z"}, {"w"});
-  EXPECT_EQ(load_error(unknown), at_load("an input of node 'Add_2' is 'z', which nothing before it makes"));
+  EXPECT_EQ(load_error(unknown), at_load("an input of node 'Add_2' is 'z', which is not defined before it"));
   GraphBuilder twice = sum_of_two();
   twice.node("Add", {"a", "b"}, {"y"});
-  EXPECT_EQ(load_error(twice), at_load("makes 'y' twice"));
+  EXPECT_EQ(load_error(twice), at_load("'y' is defined twice"));
 
   GraphBuilder large = sum_of_two();
   large.tensor("w", TensorProto::FLOAT, {1'000'000, 1'000'000})->set_raw_data("1234");
@@ -117,6 +117,47 @@ TEST_F(OnnxErrors, DamagedFiles) {
   EXPECT_EQ(load_error(few), at_load("tensor 'w' is f32[3] and holds 1 elements"));
 }
 
+TEST_F(OnnxErrors, AttributesOfAWrongType) {
+  const auto call_error = [](const GraphBuilder& g) {
+    write_model("m.onnx", model_of(g));
+    const onnx::Model model = onnx::load("m.onnx");
+    return message<FileError>([&] { return model(std::vector{ones({1, 2}), ones({1, 2})}); });
+  };
+  const auto text = [](const std::string& op, const std::string& what) {
+    return "FM2302 FileError: onnx: " + op + ": " + what + "\n  at   HERE\n  node '" + op + "_2' (" + op + ")";
+  };
+  GraphBuilder number = sum_of_two();
+  number.node("Softmax", {"y"}, {"z"}).set("axis", 1.0f);
+  EXPECT_EQ(call_error(number), text("Softmax", "attribute 'axis' is of type FLOAT, not INT"));
+  GraphBuilder integer = sum_of_two();
+  integer.node("Elu", {"y"}, {"z"}).set("alpha", 1);
+  EXPECT_EQ(call_error(integer), text("Elu", "attribute 'alpha' is of type INT, not FLOAT"));
+  GraphBuilder single = sum_of_two();
+  single.node("Transpose", {"y"}, {"z"}).set("perm", 0);
+  EXPECT_EQ(call_error(single), text("Transpose", "attribute 'perm' is of type INT, not INTS"));
+  GraphBuilder chars = sum_of_two();
+  chars.node("Gelu", {"y"}, {"z"}).set("approximate", 1);
+  EXPECT_EQ(call_error(chars), text("Gelu", "attribute 'approximate' is of type INT, not STRING"));
+  GraphBuilder graph = sum_of_two();
+  graph.node("If", {"y"}, {"z"}).set("then_branch", "yes").set("else_branch", "no");
+  EXPECT_THAT(call_error(graph), ::testing::HasSubstr("_branch' is of type STRING, not GRAPH"));
+  GraphBuilder ratio = sum_of_two();
+  ratio.node("Constant", {}, {"z"}).set("value_ints", 3);
+  EXPECT_EQ(call_error(ratio), text("Constant", "attribute 'value_ints' is of type INT, not INTS"));
+
+  // The type that is declared is the one that is held, where there is any. It may be left out.
+  GraphBuilder both = sum_of_two();
+  both.node("Softmax", {"y"}, {"z"}).set("axis", 1.0f);
+  both.proto.mutable_node(1)->mutable_attribute(0)->set_type(AttributeProto::INT);
+  EXPECT_EQ(load_error(both),
+            "FM2302 FileError: onnx: m.onnx: attribute 'axis' is declared as INT and holds FLOAT\n  at   HERE");
+  GraphBuilder undeclared = sum_of_two();
+  undeclared.node("Softmax", {"y"}, {"z"}).set("axis", 1);
+  undeclared.proto.mutable_node(1)->mutable_attribute(0)->clear_type();
+  write_model("m.onnx", model_of(undeclared));
+  EXPECT_NO_THROW(onnx::load("m.onnx")(std::vector{ones({1, 2}), ones({1, 2})}));
+}
+
 TEST_F(OnnxErrors, FilesOutsideTheFolderAreRefused) {
   for (const std::string location : {"../secret", "/etc/passwd", "a/../../secret", ""}) {
     GraphBuilder g = sum_of_two();
@@ -125,7 +166,7 @@ TEST_F(OnnxErrors, FilesOutsideTheFolderAreRefused) {
     auto* const entry = t->add_external_data();
     entry->set_key("location"), entry->set_value(location);
     EXPECT_EQ(load_error(g), "FM2302 FileError: onnx: m.onnx: tensor 'w' is in '" + location +
-                                 "', which is no file in the folder of the model\n  at   HERE");
+                                 "', which is not a file in the model's folder\n  at   HERE");
   }
   std::filesystem::create_symlink("/etc/passwd", "link");
   GraphBuilder g = sum_of_two();
@@ -133,7 +174,7 @@ TEST_F(OnnxErrors, FilesOutsideTheFolderAreRefused) {
   t->set_data_location(TensorProto::EXTERNAL);
   auto* const entry = t->add_external_data();
   entry->set_key("location"), entry->set_value("link");
-  EXPECT_THAT(load_error(g), ::testing::HasSubstr("no file in the folder of the model"));
+  EXPECT_THAT(load_error(g), ::testing::HasSubstr("not a file in the model's folder"));
 }
 
 TEST_F(OnnxErrors, FunctionsThatCallEachOtherEnd) {
@@ -156,7 +197,7 @@ TEST_F(OnnxErrors, FunctionsThatCallEachOtherEnd) {
   }
   write_model("m.onnx", model);
   EXPECT_EQ(message<FileError>([] { return onnx::load("m.onnx"); }),
-            "FM2302 FileError: onnx: m.onnx: has too many nodes, with those of functions that are called\n  at   HERE");
+            "FM2302 FileError: onnx: m.onnx: too many nodes after functions are inlined\n  at   HERE");
   model.mutable_functions(1)->mutable_node(0)->set_op_type("f0");  // calls itself
   write_model("m.onnx", model);
   EXPECT_THROW(onnx::load("m.onnx"), FileError);

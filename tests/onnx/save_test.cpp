@@ -155,7 +155,7 @@ TEST_F(OnnxSave, SaysWhichSizesCannotBeDynamic) {
     return y;
   };
   EXPECT_THAT(says({.dynamic = {{"x0", 0}}}, loop),
-              HasSubstr("FM5746 UnsupportedError: onnx: the function makes other calls for other sizes"));
+              HasSubstr("FM5746 UnsupportedError: onnx: the function makes different calls for different sizes"));
   const auto root = [](const Tensor& x) { return x * std::sqrt(static_cast<double>(x.size(0))); };
   EXPECT_THAT(says({.dynamic = {{"x0", 0}}}, root), HasSubstr("a constant of node 'Mul_"));
   EXPECT_FALSE(std::filesystem::exists("f.onnx"));
@@ -170,7 +170,7 @@ TEST_F(OnnxSave, ListsWhatHasNoForm) {
     onnx::save("f.onnx", {}, fn, ones({3}));
   } catch (const UnsupportedError& error) { text = error.what(); }
   const auto at = [](unsigned where) { return "onnx/save_test.cpp:" + std::to_string(where); };
-  EXPECT_EQ(text, "FM2307 UnsupportedError: onnx: ops that have no form in ONNX yet\n  cbrt  at " + at(line - 4) +
+  EXPECT_EQ(text, "FM2307 UnsupportedError: onnx: ops without an ONNX equivalent\n  cbrt  at " + at(line - 4) +
                       "\n  sort  at " + at(line - 4) + "\n  at   " + at(line));
   EXPECT_FALSE(std::filesystem::exists("f.onnx"));
 }
