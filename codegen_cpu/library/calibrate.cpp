@@ -87,6 +87,7 @@ const std::vector<Trial>& trials() {
       product(&R::amx_bytes, true, "amx", DType::i8, 1, 1024),
       convolution(&R::convolution_amx, true, "amx", 64, 1, 28),
       convolution(&R::convolution_onednn, false, "onednn", 64, 1, 28),
+      convolution(&R::convolution_winograd, false, "winograd", 64, 1, 28),
       convolution(&R::convolution_portable, true, "portable", 64, 1, 28),
       convolution(&R::convolution_depthwise, false, "depthwise", 64, 64, 56),
   };

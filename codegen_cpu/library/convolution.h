@@ -28,6 +28,13 @@ double convolution_depthwise_cost(const CallArgs& args);
 inline constexpr const char* kConvolutionDepthwiseFits =
     "one channel in each group, one or two spatial axes, adjacent columns or channels, no empty axis; in the gradient one filter in each group and strides of 1";
 
+/// Our own by Winograd's algorithm: f32, filters of 3x3 that move by one place.
+void convolution_winograd(const CallArgs& args);
+bool convolution_winograd_fits(const CallArgs& args);
+double convolution_winograd_cost(const CallArgs& args);
+inline constexpr const char* kConvolutionWinogradFits =
+    "f32, filters of 3x3, strides and dilations of 1, one group, at least 16 channels and 16 filters, no empty axis";
+
 /// Our own: windows as columns of a matrix, which the filters are multiplied with. Every floating dtype.
 void convolution_portable(const CallArgs& args);
 double convolution_portable_cost(const CallArgs& args);

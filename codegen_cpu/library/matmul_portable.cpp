@@ -237,8 +237,9 @@ void multiply_tiles(const MatmulProblem& p, TileEpilogue epilogue) {
 }  // namespace
 
 void multiply_f32_tile(PortableTile tile) {
-  const ScratchBytes scratch(portable_scratch_bytes(MatmulStorage::f32, tile.rows, tile.columns));
-  tile.scratch = scratch.held.data;
+  std::optional<ScratchBytes> scratch;
+  if (tile.scratch == nullptr)
+    tile.scratch = scratch.emplace(portable_scratch_bytes(MatmulStorage::f32, tile.rows, tile.columns)).held.data;
   kernels().tile[static_cast<std::size_t>(MatmulStorage::f32)](tile);
 }
 

@@ -83,7 +83,7 @@ struct PortableKernels {
   std::int64_t few_rows;  // up to so many of a tile, panels of the right side are not made beforehand
 };
 
-/// A tile of f32 by the kernel for this processor, which needs no scratch memory of the caller.
+/// A tile of f32 by the kernel for this processor; without scratch memory of the caller it takes its own.
 void multiply_f32_tile(PortableTile tile);
 
 extern const PortableKernels kPortableBaseline;

@@ -30,7 +30,8 @@ struct ProductRates {
   // Convolutions of f32.
   double convolution_onednn = 0.85;  // times as long as a product of as many multiply-adds
   double convolution_portable = 16.7;
-  double convolution_depthwise = 1;  // times as long as on Sapphire Rapids
+  double convolution_depthwise = 1;    // times as long as on Sapphire Rapids
+  double convolution_winograd = 0.86;  // times as long as a product of as many multiply-adds
   double stream_mib = 8;  // results of so many MiB for each processor bypass the caches (runtime/streaming.h)
 };
 
@@ -63,6 +64,7 @@ inline constexpr auto kProductRateFields = std::to_array<ProductRateField>({
     {"convolution_onednn", &ProductRates::convolution_onednn},
     {"convolution_portable", &ProductRates::convolution_portable},
     {"convolution_depthwise", &ProductRates::convolution_depthwise},
+    {"convolution_winograd", &ProductRates::convolution_winograd},
     {"stream_mib", &ProductRates::stream_mib},
 });
 static_assert(sizeof(ProductRates) == kProductRateFields.size() * sizeof(double), "every figure has a name");

@@ -19,6 +19,7 @@ inline constexpr auto kEnvironmentVariables = std::to_array<EnvironmentVariable>
     {"FERMATA_FMA", "0|1", "0", "contract multiply and add to fma in compiled code"},
     {"FERMATA_CPU", "avx2|avx512|amx", "the best available", "instruction set of compiled kernels and matrix products"},
     {"FERMATA_F32_PRODUCTS", "split|fma", "split", "large f32 products use bf16 tiles, three per number"},
+    {"FERMATA_WINOGRAD", "0|1", "1", "f32 convolutions with filters of 3x3 may use Winograd's algorithm"},
     {"FERMATA_CALIBRATE", "0|1", "where needed", "choose kernels by the shipped cost model only; or by measurements"},
     {"FERMATA_LLVM_PLUGIN", "FILE", "next to the library", "the LLVM plugin"},
     {"FERMATA_CACHE_DIR", "FOLDER", "~/.cache/fermata", "folder of the machine code cache; empty for none"},

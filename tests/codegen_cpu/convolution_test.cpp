@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <limits>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "codegen_cpu/library/matmul_amx.h"
+#include "ir/channels_last.h"
 #include "ir/shape.h"
 #include "runtime/thread_pool.h"
 
@@ -240,6 +242,178 @@ TEST(DepthwiseConvolutions, LeaveTheRestToOthers) {
       Problem({1, 4, 4, 2, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}).fits(Op::convolution, &convolution_depthwise_fits));
   for (const Sizes& s : {kDepthwiseForwardCases[0], kDepthwiseForwardCases[1]})
     EXPECT_FALSE(Problem(s).fits(Op::convolution_data_gradient, &convolution_depthwise_fits));
+}
+
+const Sizes kWinogradCases[] = {
+    {2, 32, 32, 1, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {1, 64, 96, 1, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {3, 17, 70, 1, {5, 9}, {3, 3}, {0, 2}, {1, 0}, {1, 1}},
+    {1, 16, 16, 1, {3, 3}, {3, 3}, {0, 0}, {0, 0}, {1, 1}},   // one result
+    {1, 33, 130, 1, {4, 1}, {3, 3}, {1, 1}, {2, 1}, {1, 1}},  // one column
+    {2, 20, 31, 1, {6, 7}, {3, 3}, {4, 3}, {3, 5}, {1, 1}},   // windows that see nothing but padding
+    {1, 130, 24, 1, {31, 29}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {1, 16, 48, 1, {5, 251}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},  // rows of more tiles than a group has
+    {19, 40, 40, 1, {7, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+};
+
+/// Numbers [images, channels, places ..] with their channels innermost, or back.
+std::vector<float> moved_channels(const std::vector<float>& from, const Shape& sizes, bool back = false) {
+  std::vector<float> to(from.size());
+  const auto images = static_cast<std::size_t>(sizes[0]), channels = static_cast<std::size_t>(sizes[1]),
+             places = from.size() / (images * channels);
+  for (std::size_t n = 0; n < images; ++n)
+    for (std::size_t c = 0; c < channels; ++c)
+      for (std::size_t p = 0; p < places; ++p) {
+        const std::size_t planes = (n * channels + c) * places + p, innermost = (n * places + p) * channels + c;
+        back ? to[planes] = from[innermost] : to[innermost] = from[planes];
+      }
+  return to;
+}
+/// A convolution on images whose channels lie innermost; its result is brought back.
+std::vector<float> run_channels_last(Problem& p, Problem::Kernel kernel, Epilogue* epilogue = nullptr) {
+  std::vector<float> x = moved_channels(p.x, p.x_sizes), y(p.y.size(), -1);
+  const Shape strides[] = {channels_last_strides(p.x_sizes), dense_strides(p.w_sizes),
+                           channels_last_strides(p.y_sizes)};
+  const auto rank = static_cast<std::uint8_t>(p.x_sizes.rank());
+  const TensorView inputs[] = {{x.data(), DType::f32, rank, p.x_sizes.data(), strides[0].data()},
+                               {p.w.data(), DType::f32, rank, p.w_sizes.data(), strides[1].data()}};
+  const TensorView output{y.data(), DType::f32, rank, p.y_sizes.data(), strides[2].data()};
+  kernel({.op = Op::convolution,
+          .inputs = inputs,
+          .outputs = {&output, 1},
+          .attributes = p.attributes,
+          .scalars = {},
+          .epilogue = epilogue});
+  return moved_channels(y, p.y_sizes, true);
+}
+
+TEST(WinogradConvolutions, AreSumsOfProducts) {
+  for (const Sizes& s : kWinogradCases)
+    for (const Op op : {Op::convolution, Op::convolution_data_gradient}) {
+      Problem p(s);
+      ASSERT_TRUE(p.fits(op, &convolution_winograd_fits)) << name(s);
+      const double terms = 9.0 * static_cast<double>(op == Op::convolution ? s.channels : s.filters);
+      expect_close(p.run(op, &convolution_winograd), p.run(op, &convolution_portable), terms, name(s));
+    }
+}
+
+/// numerics.md: 16 (C + 10) u times the largest magnitude of the tile times those of the taps, over all channels.
+TEST(WinogradConvolutions, ErrorsStayWithinTheirBound) {
+  const Sizes s{1, 24, 16, 1, {10, 12}, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
+  Problem p(s);
+  std::mt19937 random(1);
+  std::uniform_int_distribution<int> exponent(-12, 12);
+  for (std::vector<float>* numbers : {&p.x, &p.w})
+    for (float& v : *numbers) v = std::ldexp(v, exponent(random));
+  const std::vector<float> got = p.run(Op::convolution, &convolution_winograd);
+  const auto x = [&](std::int64_t c, std::int64_t row, std::int64_t column) {
+    const bool is_there = row >= 0 && row < 10 && column >= 0 && column < 12;
+    return is_there ? double{p.x[static_cast<std::size_t>((c * 10 + row) * 12 + column)]} : 0.0;
+  };
+  for (std::int64_t f = 0; f < 16; ++f)
+    for (std::int64_t row = 0; row < 10; ++row)
+      for (std::int64_t column = 0; column < 12; ++column) {
+        double exact = 0, bound = 0;
+        for (std::int64_t c = 0; c < 24; ++c) {
+          double largest = 0, taps = 0;
+          for (std::int64_t i = 0; i < 16; ++i)
+            largest = std::max(largest, std::abs(x(c, row / 2 * 2 - 1 + i / 4, column / 2 * 2 - 1 + i % 4)));
+          for (std::int64_t t = 0; t < 9; ++t) {
+            const double w = p.w[static_cast<std::size_t>((f * 24 + c) * 9 + t)];
+            exact += w * x(c, row - 1 + t / 3, column - 1 + t % 3), taps += std::abs(w);
+          }
+          bound += largest * taps;
+        }
+        ASSERT_NEAR(got[static_cast<std::size_t>((f * 10 + row) * 12 + column)], exact, 16 * 34 * 0x1p-24 * bound);
+      }
+}
+
+TEST(WinogradConvolutions, DoNotDependOnThreadsNorOnTheOrderOfAxes) {
+  const int before = thread_count();
+  for (const Sizes& s : kWinogradCases) {
+    Problem p(s);
+    set_thread_count(1);
+    const std::vector<float> alone = p.run(Op::convolution, &convolution_winograd),
+                             gradient = p.run(Op::convolution_data_gradient, &convolution_winograd);
+    for (const int threads : {1, 2, 3, 8}) {
+      set_thread_count(threads);
+      EXPECT_EQ(p.run(Op::convolution, &convolution_winograd), alone) << name(s);
+      EXPECT_EQ(run_channels_last(p, &convolution_winograd), alone) << name(s);
+      EXPECT_EQ(p.run(Op::convolution_data_gradient, &convolution_winograd), gradient) << name(s);
+    }
+  }
+  set_thread_count(before);
+}
+
+TEST(WinogradConvolutions, InfinitiesAndNansSpreadNoFurtherThanTheirWindows) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const Sizes s{2, 32, 80, 1, {9, 10}, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
+  const auto expect_alike = [](const std::vector<float>& got, const std::vector<float>& wanted) {
+    for (std::size_t i = 0; i < got.size(); ++i)
+      if (std::isfinite(wanted[i]))
+        ASSERT_NEAR(got[i], wanted[i], 2e-4) << i;
+      else
+        ASSERT_TRUE(got[i] == wanted[i] || (std::isnan(got[i]) && std::isnan(wanted[i]))) << i;
+  };
+  for (const float value : {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
+    Problem p(s);
+    p.x[5] = p.x[300] = value;
+    const std::vector<float> wanted = p.run(Op::convolution, &convolution_portable);
+    expect_alike(p.run(Op::convolution, &convolution_winograd), wanted);
+    expect_alike(run_channels_last(p, &convolution_winograd), wanted);
+    Problem q(s);
+    q.w[700] = value;
+    expect_alike(q.run(Op::convolution, &convolution_winograd), q.run(Op::convolution, &convolution_portable));
+    Problem r(s);  // filters without: the other kernel does not multiply the padding
+    r.y[17] = value;
+    expect_alike(r.run(Op::convolution_data_gradient, &convolution_winograd),
+                 r.run(Op::convolution_data_gradient, &convolution_portable));
+  }
+  Problem large(s);  // whose transform overflows: plain sums do not
+  for (float& v : large.x) v = std::copysign(2e38f, v);
+  for (float& v : large.w) v *= 1e-4f;
+  const std::vector<float> got = large.run(Op::convolution, &convolution_winograd),
+                           wanted = large.run(Op::convolution, &convolution_portable);
+  for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i] / 1e34f, wanted[i] / 1e34f, 1e-3f * 288) << i;
+}
+
+TEST(WinogradConvolutions, RunAnEpilogueOnEveryResultOnce) {
+  for (const Sizes& s : kWinogradCases) {
+    Problem p(s);
+    const std::int64_t filters = s.filters, places = element_count(p.y_sizes) / filters;
+    std::vector<std::atomic<int>> times(p.y.size());
+    const auto count = [&](const ResultTile& tile) {
+      EXPECT_EQ(tile.column_begin % 64, 0);
+      EXPECT_TRUE(tile.column_end % 64 == 0 || tile.column_end == filters);
+      for (std::int64_t row = tile.row_begin; row < tile.row_end; ++row)
+        for (std::int64_t column = tile.column_begin; column < tile.column_end; ++column)
+          ++times[static_cast<std::size_t>(row * filters + column)];
+    };
+    Epilogue by_places{count};
+    run_channels_last(p, &convolution_winograd, &by_places);
+    for (const auto& t : times) ASSERT_EQ(t.load(), 1) << name(s);
+    std::vector<std::atomic<int>> rows(static_cast<std::size_t>(filters * places / s.out(1)));
+    const auto count_rows = [&](const ResultTile& tile) {
+      EXPECT_EQ(tile.column_begin, 0);
+      EXPECT_EQ(tile.column_end, s.out(1));
+      for (std::int64_t row = tile.row_begin; row < tile.row_end; ++row) ++rows[static_cast<std::size_t>(row)];
+    };
+    Epilogue by_planes{count_rows};
+    p.run(Op::convolution, &convolution_winograd, &by_planes);
+    for (const auto& t : rows) ASSERT_EQ(t.load(), 1) << name(s);
+  }
+}
+
+TEST(WinogradConvolutions, LeaveTheRestToOthers) {
+  const Sizes fitting = kWinogradCases[0];
+  std::vector<Sizes> others(7, fitting);
+  others[0].strides = {2, 1}, others[1].dilation = {1, 2}, others[2].groups = 2;
+  others[3].channels = 15, others[4].filters = 15, others[5].taps = {3, 1}, others[6].taps = {5, 5};
+  for (const Op op : {Op::convolution, Op::convolution_data_gradient}) {
+    EXPECT_TRUE(Problem(fitting).fits(op, &convolution_winograd_fits));
+    for (const Sizes& s : others) EXPECT_FALSE(Problem(s).fits(op, &convolution_winograd_fits)) << name(s);
+  }
+  EXPECT_FALSE(Problem({1, 16, 16, 1, {20}, {3}, {1}, {1}, {1}}).fits(Op::convolution, &convolution_winograd_fits));
 }
 
 }  // namespace
