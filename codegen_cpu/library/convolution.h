@@ -35,6 +35,13 @@ double convolution_winograd_cost(const CallArgs& args);
 inline constexpr const char* kConvolutionWinogradFits =
     "f32, filters of 3x3, strides and dilations of 1, one group, at least 16 channels and 16 filters, no empty axis";
 
+/// Our own products of matrices, for windows of one element: f32.
+void convolution_product(const CallArgs& args);
+bool convolution_product_fits(const CallArgs& args);
+double convolution_product_cost(const CallArgs& args);
+inline constexpr const char* kConvolutionProductFits =
+    "f32, windows of one element, no padding, one group, at least 16 channels and 16 filters, no empty axis; in the gradient strides of 1";
+
 /// Our own: windows as columns of a matrix, which the filters are multiplied with. Every floating dtype.
 void convolution_portable(const CallArgs& args);
 double convolution_portable_cost(const CallArgs& args);

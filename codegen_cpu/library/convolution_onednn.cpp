@@ -271,13 +271,14 @@ bool convolution_onednn_fits(const CallArgs& args) {
 
 double convolution_onednn_cost(const CallArgs& args) {
   const ConvolutionProblem p(args);
-  const auto bytes = static_cast<double>((p.x.element_count() + p.y.element_count() + p.weight.element_count()) * 4);
+  const auto images = static_cast<double>((p.x.element_count() + p.y.element_count()) * 4),
+             weight = static_cast<double>(p.weight.element_count() * 4);
   // Of channels-last images: eager and compiled calls choose alike, so converting others hardly counts.
   const bool is_gradient = args.op != Op::convolution;
   const double slower = is_gradient ? 1.5 : product_rates().convolution_onednn;
   return 3000 +
          p.multiply_adds() / onednn::per_ns(onednn::convolves_natively(p.dtype) ? p.dtype : DType::f32) * slower +
-         bytes * (is_gradient ? 0.2 : 0.05);
+         (is_gradient ? (images + weight) * 0.2 : images * 0.01 + weight * 0.05);
 }
 
 }  // namespace fermata

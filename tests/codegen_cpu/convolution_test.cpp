@@ -377,30 +377,34 @@ TEST(WinogradConvolutions, InfinitiesAndNansSpreadNoFurtherThanTheirWindows) {
   for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i] / 1e34f, wanted[i] / 1e34f, 1e-3f * 288) << i;
 }
 
+/// On places and channels where those lie innermost, and on planes of row-major results.
+void expect_epilogue_once(Problem& p, Problem::Kernel kernel) {
+  const std::int64_t filters = p.sizes.filters, last = p.sizes.out(p.sizes.in.size() - 1);
+  std::vector<std::atomic<int>> times(p.y.size()), rows(p.y.size() / static_cast<std::size_t>(last));
+  const auto count = [&](const ResultTile& tile) {
+    EXPECT_EQ(tile.column_begin % 64, 0);
+    EXPECT_TRUE(tile.column_end % 64 == 0 || tile.column_end == filters);
+    for (std::int64_t row = tile.row_begin; row < tile.row_end; ++row)
+      for (std::int64_t column = tile.column_begin; column < tile.column_end; ++column)
+        ++times[static_cast<std::size_t>(row * filters + column)];
+  };
+  const auto count_rows = [&](const ResultTile& tile) {
+    EXPECT_EQ(tile.column_begin, 0);
+    EXPECT_EQ(tile.column_end, last);
+    for (std::int64_t row = tile.row_begin; row < tile.row_end; ++row) ++rows[static_cast<std::size_t>(row)];
+  };
+  Epilogue by_places{count}, by_planes{count_rows};
+  p.run(Op::convolution, kernel, &by_planes);
+  for (const auto& t : rows) ASSERT_EQ(t.load(), 1) << name(p.sizes);
+  if (channels_last_strides(p.y_sizes) == dense_strides(p.y_sizes)) return;
+  run_channels_last(p, kernel, &by_places);
+  for (const auto& t : times) ASSERT_EQ(t.load(), 1) << name(p.sizes);
+}
+
 TEST(WinogradConvolutions, RunAnEpilogueOnEveryResultOnce) {
   for (const Sizes& s : kWinogradCases) {
     Problem p(s);
-    const std::int64_t filters = s.filters, places = element_count(p.y_sizes) / filters;
-    std::vector<std::atomic<int>> times(p.y.size());
-    const auto count = [&](const ResultTile& tile) {
-      EXPECT_EQ(tile.column_begin % 64, 0);
-      EXPECT_TRUE(tile.column_end % 64 == 0 || tile.column_end == filters);
-      for (std::int64_t row = tile.row_begin; row < tile.row_end; ++row)
-        for (std::int64_t column = tile.column_begin; column < tile.column_end; ++column)
-          ++times[static_cast<std::size_t>(row * filters + column)];
-    };
-    Epilogue by_places{count};
-    run_channels_last(p, &convolution_winograd, &by_places);
-    for (const auto& t : times) ASSERT_EQ(t.load(), 1) << name(s);
-    std::vector<std::atomic<int>> rows(static_cast<std::size_t>(filters * places / s.out(1)));
-    const auto count_rows = [&](const ResultTile& tile) {
-      EXPECT_EQ(tile.column_begin, 0);
-      EXPECT_EQ(tile.column_end, s.out(1));
-      for (std::int64_t row = tile.row_begin; row < tile.row_end; ++row) ++rows[static_cast<std::size_t>(row)];
-    };
-    Epilogue by_planes{count_rows};
-    p.run(Op::convolution, &convolution_winograd, &by_planes);
-    for (const auto& t : rows) ASSERT_EQ(t.load(), 1) << name(s);
+    expect_epilogue_once(p, &convolution_winograd);
   }
 }
 
@@ -414,6 +418,68 @@ TEST(WinogradConvolutions, LeaveTheRestToOthers) {
     for (const Sizes& s : others) EXPECT_FALSE(Problem(s).fits(op, &convolution_winograd_fits)) << name(s);
   }
   EXPECT_FALSE(Problem({1, 16, 16, 1, {20}, {3}, {1}, {1}, {1}}).fits(Op::convolution, &convolution_winograd_fits));
+}
+
+const Sizes kProductCases[] = {
+    {1, 64, 64, 1, {8, 8}, {1, 1}, {0, 0}, {0, 0}, {1, 1}},
+    {3, 17, 70, 1, {5, 9}, {1, 1}, {0, 0}, {0, 0}, {1, 1}},
+    {2, 300, 33, 1, {7, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1}},
+    {5, 16, 16, 1, {1, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1}},
+    {2, 40, 24, 1, {77}, {1}, {0}, {0}, {1}},
+    {1, 20, 130, 1, {3, 4, 5}, {1, 1, 1}, {0, 0, 0}, {0, 0, 0}, {2, 1, 1}},
+    {1, 128, 256, 1, {28, 28}, {1, 1}, {0, 0}, {0, 0}, {1, 1}},
+};
+const Sizes kStridedProductCases[] = {
+    {2, 32, 48, 1, {8, 9}, {1, 1}, {0, 0}, {0, 0}, {1, 1}, {2, 2}},
+    {1, 65, 16, 1, {7, 20}, {1, 1}, {0, 0}, {0, 0}, {1, 1}, {1, 3}},
+    {3, 16, 20, 1, {50}, {1}, {0}, {0}, {1}, {7}},
+};
+
+TEST(ProductConvolutions, AreSumsOfProducts) {
+  for (const auto& [op, cases] : {std::pair<Op, std::span<const Sizes>>{Op::convolution, kProductCases},
+                                  {Op::convolution_data_gradient, kProductCases},
+                                  {Op::convolution, kStridedProductCases}})
+    for (const Sizes& s : cases) {
+      Problem p(s);
+      ASSERT_TRUE(p.fits(op, &convolution_product_fits)) << name(s);
+      const auto terms = static_cast<double>(op == Op::convolution ? s.channels : s.filters);
+      expect_close(p.run(op, &convolution_product), p.run(op, &convolution_portable), 2 * terms, name(s));
+    }
+}
+
+TEST(ProductConvolutions, DoNotDependOnThreadsNorOnTheOrderOfAxes) {
+  const int before = thread_count();
+  for (const std::span<const Sizes> cases : {std::span<const Sizes>(kProductCases), {kStridedProductCases}})
+    for (const Sizes& s : cases) {
+      Problem p(s);
+      set_thread_count(1);
+      const std::vector<float> alone = p.run(Op::convolution, &convolution_product);
+      for (const int threads : {1, 2, 3, 8}) {
+        set_thread_count(threads);
+        EXPECT_EQ(p.run(Op::convolution, &convolution_product), alone) << name(s);
+        EXPECT_EQ(run_channels_last(p, &convolution_product), alone) << name(s);
+      }
+    }
+  set_thread_count(before);
+}
+
+TEST(ProductConvolutions, RunAnEpilogueOnEveryResultOnce) {
+  for (const Sizes& s : kProductCases) {
+    Problem p(s);
+    expect_epilogue_once(p, &convolution_product);
+  }
+}
+
+TEST(ProductConvolutions, LeaveTheRestToOthers) {
+  const Sizes fitting = kProductCases[0];
+  std::vector<Sizes> others(6, fitting);
+  others[0].padding = {0, 1}, others[1].padding_end = {1, 0}, others[2].groups = 2;
+  others[3].channels = 15, others[4].filters = 15, others[5].taps = {2, 1};
+  for (const Op op : {Op::convolution, Op::convolution_data_gradient}) {
+    EXPECT_TRUE(Problem(fitting).fits(op, &convolution_product_fits));
+    for (const Sizes& s : others) EXPECT_FALSE(Problem(s).fits(op, &convolution_product_fits)) << name(s);
+  }
+  EXPECT_FALSE(Problem(kStridedProductCases[0]).fits(Op::convolution_data_gradient, &convolution_product_fits));
 }
 
 }  // namespace
