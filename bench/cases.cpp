@@ -213,6 +213,7 @@ const std::vector<Case>& cases() {
     std::vector<Case> every = all();
     for (Case& c : kinds()) every.push_back(std::move(c));
     for (Case& c : loop_kinds()) every.push_back(std::move(c));
+    for (Case& c : user_kinds()) every.push_back(std::move(c));
     return every;
   }();
   return table;

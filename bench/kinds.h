@@ -7,5 +7,6 @@ namespace bench {
 
 std::vector<Case> kinds();
 std::vector<Case> loop_kinds();
+std::vector<Case> user_kinds();
 
 }  // namespace bench

@@ -4,6 +4,7 @@ A row that an engine has no method for is one that it has not got.
 """
 
 import numpy as np
+import user_kinds
 
 
 class NumpyKinds:
@@ -529,4 +530,10 @@ def rows(engine, kinds):
     of_class = {NumpyKinds: NumpyLoopKinds, TorchKinds: TorchLoopKinds, JaxKinds: JaxLoopKinds}[type(kinds)]
     loops = of_class(engine)
     table |= {row: getattr(loops, method) for row, method in LOOP_METHODS.items() if hasattr(loops, method)}
-    return table
+    return table | user_kinds.rows(of_users(engine, kinds))
+
+
+def of_users(engine, kinds):
+    """The rows of bench/user_kinds.cpp."""
+    return {NumpyKinds: user_kinds.NumpyUserKinds, TorchKinds: user_kinds.TorchUserKinds,
+            JaxKinds: user_kinds.JaxUserKinds}[type(kinds)](engine)

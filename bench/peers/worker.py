@@ -343,6 +343,14 @@ def adam(e):
     return None
 
 
+def small_adam(e, row):
+    import user_kinds
+
+    if isinstance(e, Torch):
+        return user_kinds.TorchUserKinds(e).adam(inputs_of(e, row))
+    return user_kinds.JaxUserKinds(e).adam(inputs_of(e, row)) if isinstance(e, Jax) else None
+
+
 def random_program(e, path):
     """The steps of a random program (random_program.h) as a function, and its inputs."""
     inputs, steps, outputs = [], [], []
@@ -455,6 +463,8 @@ def inputs_of(e, row):
 def prepare(e, row):
     if row == "adam_16M":
         return adam(e)
+    if row == "adam_120_parameters":
+        return small_adam(e, row)
     path = os.path.join(FOLDER, row + ".txt")
     if os.path.exists(path):
         function, inputs = random_program(e, path)

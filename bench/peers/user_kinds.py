@@ -1,0 +1,541 @@
+"""The rows of bench/user_kinds.cpp in the other engines. A row is a method of its own name, without the sizes.
+
+Methods of UserKinds use what NumPy, PyTorch and JAX have in common; engines replace what they have a better way for. JAX
+has no 64-bit types by default, so it leaves out rows that need them.
+"""
+
+import numpy as np
+
+
+class UserKinds:
+    f32 = np.float32
+
+    def __init__(self, xp):
+        self.xp = xp
+
+    def group_means(self, keys, values):
+        order = self.argsort(keys)
+        keys, values = keys[order], values[order]
+        sums = self.segment_sum(values, keys, 2500)
+        return sums / self.at_least(self.segment_sum(self.xp.ones_like(values), keys, 2500), 1)
+
+    def at_least(self, x, low):
+        return self.xp.maximum(x, self.f32(low))
+
+    def masked_attention(self, q, k, v, mask):
+        scores = self.xp.where(mask > 60, self.xp.matmul(q, self.xp.swapaxes(k, -1, -2)) * 0.15, self.f32(-1e9))
+        return self.xp.matmul(self.softmax(scores, -1), v)
+
+    def softmax(self, x, axis):
+        e = np.exp(x - x.max(axis, keepdims=True))
+        return e / e.sum(axis, keepdims=True)
+
+    def sigmoid(self, x):
+        return 1 / (1 + np.exp(-x))
+
+    def gated(self, x, w, u):
+        w, u = w * 0.1, u * 0.1
+        h = self.xp.zeros((40, 70), dtype=self.xp.float32)
+        for t in range(30):
+            a, b = x[t] @ w, h @ u
+            r, z = self.sigmoid(a[:, :70] + b[:, :70]), self.sigmoid(a[:, 70:140] + b[:, 70:140])
+            h = (1 - z) * self.xp.tanh(a[:, 140:] + r * b[:, 140:]) + z * h
+        return h
+
+    def roll_laplacian(self, x):
+        roll = self.xp.roll
+        return roll(x, 1, 0) + roll(x, -1, 0) + roll(x, 1, 1) + roll(x, -1, 1) - x * 4
+
+    def pad_concat(self, x, y):
+        return self.xp.concatenate([self.pad(x, 3, 2), self.pad(y, 1, 4), self.pad(x * 2, 0, 0)[:, : x.shape[1]]], 0)
+
+    def tile(self, x):
+        return self.xp.tile(x, (3, 4, 5))
+
+    def repeat(self, x):
+        return self.xp.repeat(x, 3, 1)
+
+    def mix_i16(self, x, y):
+        return self.xp.clip((x >> 1) + (y >> 2), -9000, 9000)
+
+    def hash_i64(self, x):
+        x = x * 2654435761
+        x = x ^ (x >> 15)
+        x = x * 97 + 12345
+        return (x ^ (x >> 9)) % 1000
+
+    def count_masks(self, x, y):
+        return (((x > 0) & (y < 0.5)) | ~(x + y < 1)).sum()
+
+    def masked_mean(self, x):
+        mask = x > 0.3
+        return self.xp.where(mask, x, self.f32(0)).sum(1) / mask.sum(1)
+
+    def rescale_i8(self, x):
+        return self.xp.clip(self.xp.round((self.float(x) - 3) * 0.7 + 0.5), -128, 127).astype(np.int8)
+
+    def float(self, x):
+        return x.astype(self.xp.float32)
+
+    def complex(self, re, im):
+        return re + np.complex64(1j) * im
+
+    def julia(self, a, b):
+        c = self.complex(a * 0.3, b * 0.3)
+        z = c
+        for _ in range(12):
+            z = z * z * 0.5 + c
+        return self.xp.abs(z)
+
+    def phase_shift(self, x, angle):
+        z = self.xp.fft.fft(x) * self.xp.exp(self.complex(angle * 0, angle))
+        return self.xp.fft.ifft(z).real
+
+    def fft2_odd(self, x):
+        return self.xp.abs(self.xp.fft.fft2(x))
+
+    def rfft(self, x):
+        return self.xp.abs(self.xp.fft.rfft(x))
+
+    def solve(self, a, b):
+        return self.xp.linalg.solve(a + self.xp.eye(3, dtype=self.xp.float32) * 5, b)
+
+    def inv(self, x):
+        return self.xp.linalg.inv(x + self.xp.eye(7, dtype=self.xp.float32) * 9)
+
+    def quadratic_forms(self, x, m):
+        return self.xp.einsum("bi,bij,bj->b", x, m, x)
+
+    def matvec(self, m, x):
+        return self.xp.einsum("bij,bj->bi", m, x)
+
+    def small_products(self, x, y):
+        return self.xp.matmul(x, y)
+
+    def sum_of_outer(self, x):
+        return (x[:, :, None] * x[:, None, :]).sum(0)
+
+    def covariances(self, x):
+        x = x - x.mean(1)[:, None]
+        return self.xp.matmul(self.xp.swapaxes(x, -1, -2), x) / 59
+
+    def wave_step(self, x, y):
+        around = (x[:-2, 1:-1, 1:-1] + x[2:, 1:-1, 1:-1] + x[1:-1, :-2, 1:-1] + x[1:-1, 2:, 1:-1] + x[1:-1, 1:-1, :-2]
+                  + x[1:-1, 1:-1, 2:])
+        center = x[1:-1, 1:-1, 1:-1]
+        return center * 2 - y[1:-1, 1:-1, 1:-1] + (around - center * 6) * 0.1
+
+    def wave(self, start):
+        now, before = self.copy(start), self.copy(start)
+        for i in range(6):
+            x, y = (before, now) if i % 2 else (now, before)
+            y[1:-1, 1:-1, 1:-1] = self.wave_step(x, y)
+        return now
+
+    def copy(self, x):
+        return x.copy()
+
+    def ragged(self, x):
+        parts, start = [], 0
+        for i in range(40):
+            length = 17 + i * 37 % 83
+            parts.append(self.max(self.softmax(x[start : start + length], 0) * 3, 0))
+            start += length
+        return self.xp.stack(parts)
+
+    def max(self, x, axis):
+        return x.max(axis)
+
+    def mean_of_views(self, x):
+        return x[:, ::2, 1::3].mean((0, 2)) + self.xp.flip(x, (1,)).sum((0, 2))[:100]
+
+    def bins(self, x):
+        return self.xp.clip(self.xp.floor(x * 8 + 24), 0, 47).astype(np.int64)
+
+    def histogram_2d(self, x, y):
+        return self.xp.bincount(self.bins(x) * 48 + self.bins(y), minlength=48 * 48)
+
+    def whole(self, x):
+        return x.astype(np.int64)
+
+    def bilinear(self, image, y, x):
+        y, x = self.xp.clip(y * 150 + 300, 0, 597.5), self.xp.clip(x * 150 + 300, 0, 697.5)
+        fy, fx = self.xp.floor(y), self.xp.floor(x)
+        wy, wx = y - fy, x - fx
+        at, flat = self.whole(fy) * 700 + self.whole(fx), image.reshape(-1)
+        return (flat[at] * (1 - wy) * (1 - wx) + flat[at + 1] * (1 - wy) * wx + flat[at + 700] * wy * (1 - wx)
+                + flat[at + 701] * wy * wx)
+
+    def image_to_planes(self, x):
+        return self.xp.ascontiguousarray(((self.float(x) / 255 - 0.45) / 0.22).transpose(0, 3, 1, 2))
+
+    def permute(self, x):
+        return self.xp.ascontiguousarray(x.transpose(2, 0, 3, 1))
+
+    def horner_f64(self, x):
+        y = x * 0.01 + 0.3
+        for i in range(8):
+            y = y * x + 0.1 * i
+        return self.xp.exp(y * 1e-3).sum(1)
+
+    def batch_statistics(self, x):
+        mean = x.mean((0, 2, 3))[:, None, None]
+        var = ((x - mean) ** 2).mean((0, 2, 3))[:, None, None]
+        return self.at_least((x - mean) / self.xp.sqrt(var + 1e-5), 0)
+
+    def window_max(self, x):
+        y = x[:, :4996]
+        for i in range(1, 5):
+            y = self.xp.maximum(y, x[:, i : 4996 + i])
+        return y
+
+    def kmeans(self, x, centers):
+        nearest = ((x[:, None] - centers) ** 2).sum(-1).argmin(-1)
+        counts = self.segment_sum(self.xp.ones_like(x[:, 0]), nearest, 30)
+        return self.segment_sum(x, nearest, 30) / self.at_least(counts, 1)[:, None]
+
+    def logsumexp(self, x):
+        top = x.max(0)
+        return np.log(np.exp(x - top).sum(0)) + top
+
+    def forward_algorithm(self, x, m):
+        at = x[0]
+        for t in range(1, 60):
+            at = self.logsumexp(at[:, None] + m) + x[t]
+        return self.logsumexp(at)
+
+    def unpack_bits(self, x):
+        return (x[:, None] >> self.xp.arange(8, dtype=self.xp.uint8)) & 1
+
+    def sort(self, x):
+        return self.xp.sort(x)
+
+    sort_i16 = sort_u8 = sort_f64 = sort
+
+    def argsort(self, x):
+        return self.xp.argsort(x, kind="stable")
+
+    argsort_i64 = argsort
+
+    def median(self, x):
+        return self.xp.median(x, 1)
+
+    def searchsorted(self, x, values):
+        return self.xp.searchsorted(self.sort(x), values)
+
+    def cumprod(self, x):
+        return self.xp.cumprod(x * 0.01 + 1, 1)
+
+    def cumsum_columns(self, x):
+        return self.xp.cumsum(x, 1)
+
+    def cumsum_i32(self, x):
+        return self.xp.cumsum(x, 1)
+
+    def take_columns(self, x, at):
+        return x[:, at]
+
+    def take_along(self, x, at):
+        return self.xp.take_along_axis(x, at, 1)
+
+    def distances(self, x, y):
+        return self.xp.sqrt(((x[:, None] - y) ** 2).sum(-1))
+
+    def max_middle(self, x):
+        return self.max(x, 1)
+
+    def half_gelu(self, x):
+        return x * self.sigmoid(x * 1.7) + 0.1
+
+    def one_hot(self, x):
+        return (x[:, None] == self.xp.arange(45)).astype(np.float32)
+
+
+class NumpyUserKinds(UserKinds):
+    def __init__(self, engine):
+        super().__init__(np)
+
+    def segment_sum(self, x, segments, count):
+        if x.ndim == 1:
+            return np.bincount(segments, x, count).astype(np.float32)
+        sums = np.zeros((count, *x.shape[1:]), np.float32)
+        np.add.at(sums, segments, x)
+        return sums
+
+    def pad(self, x, before, after):
+        return np.pad(x, ((0, 0), (before, after)))[:, : x.shape[1] + 5] if before or after else x
+
+    def embedding_gradient(self, table, at):
+        gradient = np.zeros_like(table)
+        np.add.at(gradient, at, 1 - np.tanh(table[at]) ** 2)
+        return gradient
+
+    def cross_entropy_gradient(self, x, target):
+        p = self.softmax(x, 1)
+        p[np.arange(len(x)), target] -= 1
+        return p / np.float32(len(x))
+
+    def scatter_max(self, at, x):
+        result = np.full(7000, -9, np.float32)
+        np.maximum.at(result, at, x)
+        return result
+
+    def cumsum_i32(self, x):
+        return np.cumsum(x, 1, dtype=np.int32)
+
+    def uniform(self):
+        return np.float32((np.random.default_rng().random(4_000_000, np.float32) < 2).sum())
+
+    def normal(self):
+        return np.float32((np.random.default_rng().standard_normal(3_000_000, np.float32) < 50).sum())
+
+
+class TorchUserKinds(UserKinds):
+    f32 = float
+
+    def __init__(self, engine):
+        super().__init__(engine.torch)
+        self.torch, self.e = engine.torch, engine
+        self.sigmoid, self.functional = self.torch.sigmoid, self.torch.nn.functional
+        self.complex = self.torch.complex
+
+    def at_least(self, x, low):
+        return self.torch.clamp_min(x, low)
+
+    def softmax(self, x, axis):
+        return self.torch.softmax(x, axis)
+
+    def pad_concat(self, x, y):
+        pad = self.functional.pad
+        return self.torch.cat([pad(x, (0, 0, 3, 2)), pad(y, (0, 0, 1, 4)), x * 2], 0)
+
+    def segment_sum(self, x, segments, count):
+        return self.torch.zeros((count, *x.shape[1:])).index_add(0, segments, x)
+
+    def with_gradient(self, value, *inputs):
+        with self.torch.inference_mode(False), self.torch.enable_grad():
+            inputs = [x.clone().requires_grad_(True) for x in inputs]
+            return self.torch.autograd.grad(value(*inputs), inputs)[0]
+
+    def embedding_gradient(self, table, at):
+        at = at.clone()
+        return self.with_gradient(lambda t: self.torch.tanh(self.functional.embedding(at, t)).sum(), table)
+
+    def cross_entropy_gradient(self, x, target):
+        target = target.clone()
+        return self.with_gradient(lambda x: self.functional.cross_entropy(x, target), x)
+
+    def mlp_gradient(self, x, y, w, u):
+        x, y = x.clone(), y.clone()
+        return self.with_gradient(lambda w, u: ((self.torch.tanh(x @ (w * 0.1)) @ (u * 0.1) - y) ** 2).mean(), w, u)
+
+    def repeat(self, x):
+        return self.torch.repeat_interleave(x, 3, 1)
+
+    def masked_mean(self, x):
+        mask = x > 0.3
+        return self.torch.where(mask, x, 0).sum(1) / mask.sum(1)
+
+    def rescale_i8(self, x):
+        return self.torch.clamp(self.torch.round((x.float() - 3) * 0.7 + 0.5), -128, 127).to(self.torch.int8)
+
+    def float(self, x):
+        return x.float()
+
+    def whole(self, x):
+        return x.long()
+
+    def copy(self, x):
+        return x.clone()
+
+    def max(self, x, axis):
+        return self.torch.amax(x, axis)
+
+    def bins(self, x):
+        return self.torch.clamp(self.torch.floor(x * 8 + 24), 0, 47).long()
+
+    def scatter_max(self, at, x):
+        return self.torch.full((7000,), -9.0).scatter_reduce(0, at, x, "amax")
+
+    def image_to_planes(self, x):
+        return ((x.float() / 255 - 0.45) / 0.22).permute(0, 3, 1, 2).contiguous()
+
+    def permute(self, x):
+        return x.permute(2, 0, 3, 1).contiguous()
+
+    def logsumexp(self, x):
+        return self.torch.logsumexp(x, 0)
+
+    def sort(self, x):
+        return self.torch.sort(x)[0]
+
+    sort_i16 = sort_u8 = sort_f64 = sort
+
+    def argsort(self, x):
+        return self.torch.argsort(x, stable=True)
+
+    argsort_i64 = argsort
+
+    def median(self, x):
+        return self.torch.median(x, 1)[0]
+
+    def topk_indices(self, x):
+        return self.torch.topk(x, 5)[1]
+
+    def cumsum_i32(self, x):
+        return self.torch.cumsum(x, 1, dtype=self.torch.int32)
+
+    def take_along(self, x, at):
+        return self.torch.take_along_dim(x, at, 1)
+
+    def one_hot(self, x):
+        return self.functional.one_hot(x, 45).float()
+
+    def depthwise_5x5(self, x, w):
+        return self.functional.conv2d(x, w, None, 1, 2, 1, 64)
+
+    def blur(self, x, w):
+        return self.functional.conv2d(x, w, None, 1, (3, 0))
+
+    def conv1d(self, x, w):
+        return self.functional.conv1d(x, w, None, 1, 2)
+
+    def uniform(self):
+        return (self.torch.rand(4_000_000) < 2).float().sum()
+
+    def normal(self):
+        return (self.torch.randn(3_000_000) < 50).float().sum()
+
+    def adam(self, inputs):
+        """A step over 120 parameters; inputs: values, then gradients."""
+        values = [x.clone().requires_grad_(True) for x in inputs[:120]]
+        for value, gradient in zip(values, inputs[120:]):
+            value.grad = gradient
+        optimizer = self.torch.optim.Adam(values, lr=1e-3, fused=True)
+
+        def run():
+            optimizer.step()
+            return []
+
+        return run
+
+
+class JaxUserKinds(UserKinds):
+    hash_i64 = sort_f64 = argsort_i64 = horner_f64 = None
+
+    def __init__(self, engine):
+        super().__init__(engine.jnp)
+        self.jax, self.sigmoid = engine.jax, engine.jax.nn.sigmoid
+        self.softmax, self.complex = engine.jax.nn.softmax, engine.jax.lax.complex
+
+    def segment_sum(self, x, segments, count):
+        return self.jax.ops.segment_sum(x, segments, count)
+
+    def pad_concat(self, x, y):
+        pad = lambda x, a, b: self.xp.pad(x, ((a, b), (0, 0)))
+        return self.xp.concatenate([pad(x, 3, 2), pad(y, 1, 4), x * 2], 0)
+
+    def embedding_gradient(self, table, at):
+        return self.jax.grad(lambda t: self.xp.tanh(t[at]).sum())(table)
+
+    def cross_entropy_gradient(self, x, target):
+        picked = lambda x: -self.xp.take_along_axis(self.jax.nn.log_softmax(x), target[:, None], 1).mean()
+        return self.jax.grad(picked)(x)
+
+    def mlp_gradient(self, x, y, w, u):
+        loss = lambda w, u: ((self.xp.tanh(x @ (w * 0.1)) @ (u * 0.1) - y) ** 2).mean()
+        return self.jax.grad(loss)(w, u)
+
+    def wave(self, start):
+        now = before = start
+        for i in range(6):
+            x, y = (before, now) if i % 2 else (now, before)
+            y = y.at[1:-1, 1:-1, 1:-1].set(self.wave_step(x, y))
+            before, now = (x, y) if i % 2 else (y, x)
+        return now
+
+    def histogram_2d(self, x, y):
+        return self.xp.bincount(self.bins(x) * 48 + self.bins(y), length=48 * 48)
+
+    def scatter_max(self, at, x):
+        return self.xp.full(7000, -9.0).at[at].max(x)
+
+    def image_to_planes(self, x):
+        return ((self.float(x) / 255 - 0.45) / 0.22).transpose(0, 3, 1, 2)
+
+    def permute(self, x):
+        return x.transpose(2, 0, 3, 1) + 0
+
+    def logsumexp(self, x):
+        return self.jax.nn.logsumexp(x, 0)
+
+    def topk_indices(self, x):
+        return self.jax.lax.top_k(x, 5)[1]
+
+    def one_hot(self, x):
+        return self.jax.nn.one_hot(x, 45)
+
+    def convolution(self, x, w, pads, groups=1):
+        return self.jax.lax.conv_general_dilated(x, w, (1,) * len(pads), pads, feature_group_count=groups)
+
+    def depthwise_5x5(self, x, w):
+        return self.convolution(x, w, ((2, 2), (2, 2)), 64)
+
+    def blur(self, x, w):
+        return self.convolution(x, w, ((3, 3), (0, 0)))
+
+    def conv1d(self, x, w):
+        return self.convolution(x, w, ((2, 2),))
+
+    def uniform(self):
+        return (self.jax.random.uniform(self.jax.random.key(0), (4_000_000,)) < 2).astype(self.xp.float32).sum()
+
+    def normal(self):
+        return (self.jax.random.normal(self.jax.random.key(0), (3_000_000,)) < 50).astype(self.xp.float32).sum()
+
+    def adam(self, inputs):
+        jnp = self.xp
+
+        def step(values, gradients, means, squares, rate, scale):
+            means = [m * 0.9 + g * 0.1 for m, g in zip(means, gradients)]
+            squares = [s * 0.999 + g * g * 0.001 for s, g in zip(squares, gradients)]
+            values = [v - m * rate / (jnp.sqrt(s * scale) + 1e-8) for v, m, s in zip(values, means, squares)]
+            return values, means, squares
+
+        compiled = self.jax.jit(step, donate_argnums=(0, 2, 3))
+        gradients = inputs[120:]
+        state = [[x + 0 for x in inputs[:120]], *([x * 0 for x in gradients] for _ in range(2)), 0]
+
+        def run():
+            state[3] += 1
+            rate, scale = 1e-3 / (1 - 0.9 ** state[3]), 1 / (1 - 0.999 ** state[3])
+            state[:3] = compiled(state[0], gradients, state[1], state[2], rate, scale)
+            return []
+
+        return run
+
+
+ROWS = ["group_means_400K", "one_hot_70Kx45", "embedding_gradient_20Kx48", "cross_entropy_gradient_3000x900",
+        "masked_attention_10x300x44", "gated_30_steps", "roll_laplacian_900x1100", "pad_concat_900x1300", "tile_70x31x17",
+        "repeat_3000x170", "mix_i16_5M", "hash_i64_2M", "count_masks_5M", "masked_mean_3000x1100", "rescale_i8_7M",
+        "julia_300K", "phase_shift_80x1009", "fft2_odd_8x135x147", "rfft_300K", "solve_40Kx3x3", "inv_9Kx7x7",
+        "quadratic_forms_50Kx7", "matvec_6000x30x30", "small_products_20Kx6x5", "sum_of_outer_60Kx11",
+        "covariances_700x60x9", "wave_6_steps_60x70x80", "ragged_40_parts", "mean_of_views_90x200x330",
+        "histogram_2d_2M", "bilinear_500K", "scatter_max_600K", "image_to_planes_20x170x190", "permute_40x130x37x3",
+        "mlp_gradient_90x200x300", "horner_f64_900x1100", "batch_statistics_32x40x27x27", "window_max_300x5000",
+        "kmeans_20Kx30x9", "forward_algorithm_60x50", "unpack_bits_900K", "sort_i16_3M", "sort_u8_900x5000",
+        "sort_f64_700K", "argsort_i64_500K", "median_30Kx61", "topk_indices_4000x700", "searchsorted_600K",
+        "cumprod_500x4000", "cumsum_columns_70Kx30", "cumsum_i32_900x6000", "depthwise_5x5_6x64x41x41",
+        "blur_3x900x1100", "conv1d_16x40x2000", "take_columns_3000x700", "take_along_300Kx5", "distances_1100x900x5",
+        "max_middle_60x3000x7", "uniform_4M", "normal_3M", "half_gelu_5M"]
+
+
+def rows(kinds):
+    """{row: function of its inputs}: the method whose name the row begins with; the longest one."""
+    names = [name for name in dir(kinds) if not name.startswith("_") and callable(getattr(kinds, name))]
+    table = {}
+    for row in ROWS:
+        fitting = [name for name in names if row == name or row.startswith(name + "_")]
+        if fitting:
+            table[row] = getattr(kinds, max(fitting, key=len))
+    return table
