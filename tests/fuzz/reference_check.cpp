@@ -46,6 +46,15 @@ double epsilon(DType dtype) {
     default: return 0x1p-52;
   }
 }
+/// The largest number that is finite in the dtype.
+double largest(DType dtype) {
+  switch (dtype) {
+    case DType::f16: return 65504;
+    case DType::bf16: return 0x1.fep127;
+    case DType::f32: return static_cast<double>(std::numeric_limits<float>::max());
+    default: return std::numeric_limits<double>::max();
+  }
+}
 /// Below this the spacing of numbers no longer shrinks with them.
 double smallest(DType dtype) {
   switch (dtype) {
@@ -122,16 +131,18 @@ std::string difference(const Graph& g, ValueId v, const std::vector<ReferenceTen
   for (std::size_t i = 0; i < got.floats.size(); ++i) {
     const double x = got.floats[i], y = want.floats[i], rounded = round_to(n.dtype, y);
     if (x == y || x == rounded || (std::isnan(x) && std::isnan(y))) continue;
-    if (!terms.empty() && terms[i] > 0.01 * round_to(n.dtype, std::numeric_limits<float>::max())) continue;
+    if (!terms.empty() && terms[i] > 0.01 * largest(n.dtype)) continue;
     if ((n.op == Op::prod || n.op == Op::cumulative_prod) && (x == 0 || !std::isfinite(x)))
       continue;  // a part of it left the range
     // Near their zeros these are right to the digits of 1 (docs/numerics.md).
-    const double least = n.op == Op::j0 || n.op == Op::j1 || n.op == Op::lgamma ? 1 : 16 * smallest(n.dtype);
+    const bool crosses_zero = n.op == Op::j0 || n.op == Op::j1 || n.op == Op::lgamma ||
+                              (n.op == Op::digamma && single.inputs[0].floats[i] < 0);
+    const double least = crosses_zero ? 1 : 16 * smallest(n.dtype);
     const double scale = std::max({std::abs(y), terms.empty() ? 0.0 : terms[i], least});
     // Sums of f16 and bf16 are rounded from f32, those of matmul also while they are added up.
     if (std::abs(x - y) <= (32 + roundings) * epsilon(n.dtype) * scale) continue;
     // Intermediate results beyond the largest number.
-    if (std::isinf(x) && std::abs(y) > 0x1p-10 * round_to(n.dtype, std::numeric_limits<float>::max())) continue;
+    if (std::isinf(x) && std::abs(y) > 0x1p-10 * largest(n.dtype)) continue;
     return fmt::format("element {} is {}, and should be {}", i, x, y);
   }
   return {};
