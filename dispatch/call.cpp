@@ -4,9 +4,12 @@
 #include <algorithm>
 
 #include "dispatch/devices.h"
+#include "dispatch/op_call.h"
 #include "dispatch/pointwise.h"
 #include "dispatch/result_check.h"
+#include "dispatch/update_in_place.h"
 #include "ir/op_traits.h"
+#include "ir/ops/moves.h"
 #include "ir/view.h"
 #include "runtime/backend_memory.h"
 #include "runtime/distributed_value.h"
@@ -223,6 +226,49 @@ Node* view_of_leaf(Op op, const Node& x, const TensorType& type, std::span<const
 
 ChosenKernel select_step(const CallStep& step, const CallArgs& args) {
   return select_call(operator_entry(step.op), step.backend, step.operand_dtype, args, step.where);
+}
+
+namespace {
+
+/// Whether a call would run call_general() on the CPU, unwatched.
+bool runs_general_kernel(Op op, DispatchKeySet operands) {
+  if (watch_calls.load(std::memory_order_relaxed) || check_result.load(std::memory_order_relaxed) != nullptr)
+    return false;
+  const OperatorEntry& entry = operator_entry(op);
+  DispatchKeySet keys = (operands | thread_keys.included) - thread_keys.excluded;
+  keys = keys & DispatchKeySet(entry.not_fallthrough[keys.column()].load(std::memory_order_relaxed));
+  return keys.backend() == BackendKey::cpu &&
+         entry.cells[keys.cell()].load(std::memory_order_acquire) == reinterpret_cast<ErasedKernel>(&call_general);
+}
+
+/// Whether only one tensor, which need not be this handle of it, refers to the buffer.
+bool is_only_reader(const Tensor& x) {
+  const TensorImpl& impl = *x.impl();
+  if (impl.view != nullptr || impl.slot != nullptr || impl.pinned != nullptr || impl.payload != nullptr) return false;
+  const Node& n = *impl.value;
+  if (n.refs.load(std::memory_order_acquire) != Node::kTensor || n.pending() || !n.is_dense_leaf()) return false;
+  const Storage& storage = *n.storage.load(std::memory_order_acquire);
+  return storage.unique() && storage.is_own() && storage.data != nullptr;
+}
+
+}  // namespace
+
+bool update_in_place(const Tensor& target, const Tensor& values, std::int64_t offset,
+                     std::span<const std::int64_t> strides, std::source_location where) {
+  const Node *const to = target.node(), *const from = values.node();
+  if (!runs_general_kernel(Op::update, target.keys() | values.keys()) || !is_only_reader(target) || from->pending() ||
+      from->backend != BackendKey::cpu || to->backend != BackendKey::cpu || is_distributed(*from))
+    return false;
+  const TensorType types[] = {to->type(), from->type()};
+  const EncodedAttributes attributes(ops::Update{.offset = {offset}, .strides = {{strides.begin(), strides.end()}}});
+  const std::span<const std::int64_t> integers = static_cast<const Attributes&>(attributes).integers;
+  infer(Op::update, types, integers, types[0], where);
+  Shape own_strides, value_strides;
+  to->storage.load(std::memory_order_acquire)->forget_packed();
+  const TensorView inputs[] = {view_of(*to, own_strides), view_of(*from, value_strides)};
+  const CallArgs args{Op::update, inputs, {inputs, 1}, integers, {}, where};
+  run_call(operator_entry(Op::update), BackendKey::cpu, to->dtype, args, where);
+  return true;
 }
 
 void register_call_kernels(BackendKey backend) {

@@ -37,6 +37,15 @@ LastKernel last_kernel(const PlanStep& step) {
   return std::visit([](const auto& s) { return last_kernel(s); }, step);
 }
 
+/// Whether a step writes over its first operand and reads it nowhere but where it stays as it is.
+const CallStep* step_that_updates(const PlanStep& step) {
+  const auto* const call = std::get_if<CallStep>(&step);
+  return call != nullptr && traits(call->op).overwrites && call->operands[0] == CallOperand{false, 0} &&
+                 call->operands[1] == CallOperand{false, 1}
+             ? call
+             : nullptr;
+}
+
 class Overwrites {
  public:
   explicit Overwrites(Plan& plan) : plan_(plan) {}
@@ -50,10 +59,7 @@ class Overwrites {
       if (kernel != nullptr && kernel->reduced == 0)
         for (const std::uint16_t store : kernel->stores)
           match(i, *kernel, kernel->sources[store], kernel->element_bytes[store], kernel->sources, call);
-      // The operand that is updated is read nowhere but where it stays as it is.
-      const auto* const written = std::get_if<CallStep>(&plan_.steps[i]);
-      if (written != nullptr && traits(written->op).overwrites && written->operands[0] == CallOperand{false, 0} &&
-          written->operands[1] == CallOperand{false, 1})
+      if (const CallStep* const written = step_that_updates(plan_.steps[i]))
         match(i, *written, written->output, written->element_bytes[0], {written->sources.data(), 1}, nullptr);
     }
   }
@@ -122,6 +128,26 @@ void share_places(Plan& plan) {
   }
 }
 
+/// A chain of updates of which the last is a result stays in the place of that result.
+void share_places_of_updates(Plan& plan) {
+  std::vector<std::uint32_t> place(plan.slots.size());
+  for (std::uint32_t slot = 0; slot < place.size(); ++slot) place[slot] = slot;
+  for (auto i = static_cast<std::uint32_t>(plan.steps.size()); i-- > 0;) {
+    const CallStep* const step = step_that_updates(plan.steps[i]);
+    if (step == nullptr) continue;
+    const PlanSource &from = step->sources[0], &to = step->output;
+    const PlanSlot &temporary = plan.slots[from.slot], &result = plan.slots[place[to.slot]];
+    const auto reads = [&](const PlanSource& s) { return s.slot == from.slot; };
+    if (temporary.kind != PlanSlot::Kind::temporary || temporary.last_step != i || temporary.is_owned ||
+        temporary.is_given || temporary.channels_last || result.is_owned || result.is_given || !from.path.empty() ||
+        !to.path.empty() || std::ranges::count_if(step->sources, reads) != 1 ||
+        !has_place_for(plan, place[to.slot], from.slot))
+      continue;
+    place[from.slot] = place[to.slot];
+    plan.shared_places.push_back({from.slot, place[from.slot]});
+  }
+}
+
 }  // namespace
 
 bool plan_memory(Program& program) {
@@ -135,7 +161,11 @@ bool plan_memory(Program& program) {
         s.last_step = i;
       });
     });
-  if (program.capabilities.overwrites_operands) Overwrites(plan).find(), share_places(plan);
+  if (program.capabilities.overwrites_operands) {
+    Overwrites(plan).find();
+    share_places(plan);
+    share_places_of_updates(plan);
+  }
   return true;
 }
 

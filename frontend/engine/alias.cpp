@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "dispatch/call.h"
+#include "dispatch/update_in_place.h"
 #include "fermata/device.h"
 #include "frontend/distributed/mesh_state.h"
 #include "frontend/engine/no_memory.h"
@@ -223,6 +224,15 @@ void check_device(const Tensor& target, const Tensor& value, Location where) {
                                  where, "move the value with to()"));
 }
 
+/// The value of a view is about to be that of the past: without it the base may be written where it lies. It is derived
+/// again when it is next read. Another thread that reads the view now would race with the write itself.
+void forget_value(TensorImpl* view) {
+  if (view->payload != nullptr || view->value == nullptr) return;
+  Node* const old = std::exchange(view->value, nullptr);
+  view->view->seen_version.store(~std::uint64_t{0}, std::memory_order_relaxed);
+  if (drop_references(old->refs, Node::kTensor)) destroy_node(old);
+}
+
 /// May two elements of a view be one element of its base? From the smallest stride up, each axis has to step over all
 /// that the axes before it reach; overlapping windows do not, and neither do stretched axes.
 bool shares_elements(const ViewInfo& view) {
@@ -248,6 +258,9 @@ void write(const Tensor& target, const Tensor& value, Location where) {
     throw ValueError(1308, format_error(1308, "ValueError", "an in-place write to a view whose elements share memory",
                                         describe(target), where, "copy() returns a writable tensor"));
   const Tensor base = handle_of(view->base);
+  forget_value(target.impl());
+  if (!tracing() && update_in_place(base, value, view->offset, view->strides, where))
+    return base.set_node(shared(base.node()));
   const Tensor operands[] = {base, value};
   write_cell(base, general_call<Op::update>({.offset = {view->offset}, .strides = {view->strides}}, operands, where),
              where);

@@ -153,7 +153,15 @@ class Interpreter {
     if (is_pointwise(n.op))
       for (std::size_t k = 0; k < in.size(); ++k)
         if (in[k] == Walk::kScalarOperand) inputs[k].dtype = scalar_dtype(operand);
+    if (traits(n.op).overwrites && is_last_read(in[0])) values_[i].storage = std::move(values_[in[0]].storage);
     call_node(n, copies ? Op::copy : n.op, operand, inputs, sizes, values_[i].storage);
+  }
+
+  /// Whether the read of a dense value of this run is its last, and nothing else lies in its buffer.
+  bool is_last_read(std::uint32_t i) const {
+    const Value& v = values_[i];
+    return observe_ == nullptr && walk_.order[i].storage == nullptr && v.readers == 1 && v.strides == nullptr &&
+           v.storage->unique() && v.storage->is_own() && v.storage->data != nullptr;
   }
 
   /// What eager calls do with dense operands of the result's shape and single elements: no views are made.
@@ -240,7 +248,8 @@ void stretch_operand(const Node& n, unsigned k, TensorView& view, Shape& strides
 void call_node(const Node& n, Op op, DType operand, std::span<const TensorView> inputs,
                std::span<const std::int64_t> sizes, StoragePtr& result) {
   const bool gives = gives_buffer(op, n.backend);
-  if (!gives) result.reset(Storage::allocate(static_cast<std::size_t>(element_count(n.sizes())) * byte_size(n.dtype)));
+  if (!gives && result == nullptr)
+    result.reset(Storage::allocate(static_cast<std::size_t>(element_count(n.sizes())) * byte_size(n.dtype)));
   const Shape dense = dense_strides(sizes);
   const TensorView output{gives ? nullptr : result->data, n.dtype, static_cast<std::uint8_t>(sizes.size()),
                           sizes.data(), dense.data()};

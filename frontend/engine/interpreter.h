@@ -20,7 +20,8 @@ void interpret(const Walk& walk, std::span<StoragePtr> outputs);
 using ObserveCall = std::function<void(const Node& n, std::span<const TensorView> operands, const TensorView& result)>;
 void interpret(const Walk& walk, std::span<StoragePtr> outputs, const ObserveCall& observe);
 
-/// Runs `op`, which is the node's or a copy, on views of its operands. Allocates a dense result of the given sizes.
+/// Runs `op`, which is the node's or a copy, on views of its operands. Allocates a dense result of the given sizes
+/// unless there is a buffer for it.
 void call_node(const Node& n, Op op, DType operand, std::span<const TensorView> inputs,
                std::span<const std::int64_t> sizes, StoragePtr& result);
 /// Broadcasts operand `k` of a pointwise node to the shape of the result: updates the operand's view, or makes one for

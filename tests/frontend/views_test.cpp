@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "fermata/fermata.h"
+#include "runtime/allocator.h"
 #include "tests/ir/seed.h"
 
 namespace fermata {
@@ -235,6 +236,70 @@ TEST_P(Views, ValuesReadBeforeAWriteStay) {
   EXPECT_EQ(ints(before), (Ints{0, 1, 2}));
   EXPECT_EQ(view_before.item<int>(), 1);
   EXPECT_EQ(ints(x), (Ints{10, 0, 12}));
+}
+
+TEST_P(Views, WritesThroughManyViewsKeepOneBuffer) {
+  constexpr std::int64_t kRows = 60, kColumns = 16384;
+  const Tensor x = zeros({kRows, kColumns}).sync();
+  const std::size_t bytes = static_cast<std::size_t>(kRows * kColumns) * sizeof(float);
+  std::vector<Tensor> rows;
+  for (std::int64_t i = 0; i < kRows; ++i) rows.push_back(x[i]);
+  reset_peak_memory();
+  const std::size_t before = memory_stats().peak_bytes;
+  for (std::int64_t i = 0; i < kRows; ++i) rows[static_cast<std::size_t>(i)] += i;
+  for (std::int64_t i = 0; i < kRows; ++i) x[i] += 1;
+  x.sync();
+  EXPECT_LE(memory_stats().peak_bytes - before, 8 * bytes);  // not one of them for each view
+  for (std::int64_t i = 0; i < kRows; ++i) {
+    EXPECT_EQ(sum(rows[static_cast<std::size_t>(i)]).item<double>(), static_cast<double>((i + 1) * kColumns));
+    EXPECT_EQ(sum(x[i]).item<double>(), static_cast<double>((i + 1) * kColumns));
+  }
+}
+
+TEST_P(Views, WhatSharesABufferKeepsItsValueWhenAViewIsWritten) {
+  Tensor x = zeros({4, 3}).sync();
+  const Tensor detached = x.detach(), same = reshape(x.detach(), {12}), other = x[1].detach();
+  Tensor leaf = full({3}, 2, DType::f32).sync();
+  leaf.requires_grad(true);
+  const Tensor product = sum(leaf * (x[0] + 0) * x[0]);  // saves a row
+  Tensor late;
+  {
+    const ModeGuard compiled(Mode::compiled);
+    late = x + 1;  // pending while x is written
+  }
+  x[0] += 5;
+  x[1].assign(7);
+  x[2] += x[1];
+  x[3].assign(x[2] + x[0]);
+  EXPECT_EQ(ints(x), (Ints{5, 5, 5, 7, 7, 7, 7, 7, 7, 12, 12, 12}));
+  EXPECT_EQ(ints(detached), Ints(12, 0));
+  EXPECT_EQ(ints(same), Ints(12, 0));
+  EXPECT_EQ(ints(other), Ints(3, 0));
+  EXPECT_EQ(ints(late), Ints(12, 1));
+  product.backward();
+  EXPECT_EQ(ints(leaf.grad()), Ints(3, 0));
+}
+
+TEST_P(Views, RowsWrittenInTurnAreWhatTheNextOnesRead) {
+  constexpr int kCount = 40;
+  Tensor x = ones({kCount, 5}, DType::f64);  // the rows form a chain of updates, which stays in one place
+  const Tensor at_first = x.detach() * 1;
+  for (int i = 1; i < kCount; ++i) {
+    Tensor row = x[i];
+    row += x[i - 1];
+    if (i % 7 == 0) x[i].slice(0, 1, 3).assign(x[i].slice(0, 0, 2) * 2);
+  }
+  std::vector<double> wanted(kCount * 5, 1);
+  for (std::size_t i = 1; i < kCount; ++i) {
+    double* const row = &wanted[i * 5];
+    for (std::size_t k = 0; k < 5; ++k) row[k] += wanted[(i - 1) * 5 + k];
+    if (i % 7 == 0) {
+      const double first = row[0], second = row[1];
+      row[1] = 2 * first, row[2] = 2 * second;
+    }
+  }
+  EXPECT_EQ(x.to_vector<double>(), wanted);
+  EXPECT_EQ(at_first.to_vector<double>(), std::vector<double>(kCount * 5, 1));
 }
 
 TEST_P(Views, OverlappingAssignmentsReadTheOldValues) {
