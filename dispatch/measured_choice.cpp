@@ -12,15 +12,15 @@
 namespace fermata {
 namespace {
 
-/// A kernel replaces the predicted one where that takes longer by more than a fifth.
+/// A kernel replaces the predicted one if that takes more than a fifth longer.
 constexpr double kWrong = 1.2;
-/// Comparisons of a kernel with the predicted one; the least time of each counts.
+/// Comparisons of a kernel with the predicted one; the shortest time of each counts.
 constexpr int kComparisons = 3;
-/// Calls that are only timed, of which the first may make a kernel.
+/// Calls that are only timed; the first may compile a kernel.
 constexpr int kCallsBefore = 4;
-/// Of the time of the calls, the part that comparisons may take.
+/// The fraction of the time of the calls that comparisons may take.
 constexpr double kShare = 1.0 / 3;
-/// Predictions are off by less than this where nothing says otherwise.
+/// The error of predictions without other evidence.
 constexpr double kFarOff = 2.5;
 /// A larger result is not computed twice.
 constexpr std::size_t kMostBytes = std::size_t{64} << 20;
@@ -72,7 +72,7 @@ double MeasuredChoice::expected_ns(const Candidate& c) const {
   return c.predicted * first.ns.load(std::memory_order_relaxed) / first.predicted;
 }
 
-/// Whether it may be the faster one, by the predictions or because the first one takes longer than was predicted.
+/// Whether it may be faster, by the predictions or because the first one takes longer than predicted.
 bool MeasuredChoice::is_worth_a_try(const Candidate& rival) const {
   const Candidate& first = candidates_.front();
   return rival.predicted < std::max(kFarOff * first.predicted, first.ns.load(std::memory_order_relaxed));
@@ -89,7 +89,7 @@ MeasuredChoice::Candidate* MeasuredChoice::next_rival() {
 void MeasuredChoice::run(CallKernel predicted, const CallArgs& args) {
   const Candidate& first = candidates_.front();
   if (is_settled()) return kernel(predicted, args)(args);
-  // Inside a loop of the pool a kernel has one thread only.
+  // Inside a parallel loop of the pool a kernel has one thread only.
   if (predicted != first.variant->call || args.outputs.size() != 1 || in_parallel_region() ||
       is_busy_.exchange(true, std::memory_order_acquire))
     return predicted(args);
@@ -123,20 +123,20 @@ void MeasuredChoice::compare(Candidate& rival, const CallArgs& args) {
     };
     const Memory memory(bytes);
     std::vector<TensorView> inputs(args.inputs.begin(), args.inputs.end());
-    for (TensorView& v : inputs) v.buffer = nullptr;  // nothing is packed and kept for a comparison
+    for (TensorView& v : inputs) v.buffer = nullptr;  // no packed copies are stored for a comparison
     TensorView output = result;
     output.data = memory.held.data, output.buffer = nullptr;
     CallArgs again = args;
     again.inputs = inputs, again.outputs = {&output, 1}, again.epilogue = nullptr;
     Candidate& first = candidates_.front();
-    if (rival.runs == 0) rival.variant->call(again);  // may make a kernel
+    if (rival.runs == 0) rival.variant->call(again);  // may compile a kernel
     const bool goes_first = rival.runs % 2 != 0;
     if (goes_first) keep_least(rival.ns, time(*rival.variant, again));
     keep_least(first.ns, time(*first.variant, again));
     if (!goes_first) keep_least(rival.ns, time(*rival.variant, again));
     ++rival.runs;
     rival.is_out = rival.ns.load() > first.ns.load() * kWrong;
-  } catch (...) {  // the call itself has been done: what goes wrong here is no error of its
+  } catch (...) {  // the call itself has succeeded: a failure here is not its error
     rival.is_out = true;
   }
   comparison_ns_ += static_cast<double>(now() - start);

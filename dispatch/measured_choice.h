@@ -1,8 +1,8 @@
-// Which of several library kernels calls of one kind really are faster with.
+// Measures which of several library kernels is fastest for calls of one kind.
 //
 // Costs (KernelVariant::cost) are predictions. The first calls of a kind are timed; then kernels that may be faster do
-// the same work as well, into memory of their own, so that no result depends on a comparison. Comparisons take at most
-// a third of the time that the calls have taken. Where a kernel turns out faster by more than a fifth, the calls that
+// the same work as well, into separate memory, so that no result depends on a comparison. Comparisons take at most
+// a third of the time that the calls have taken. If a kernel is faster by more than a fifth, the calls that
 // follow use it.
 #pragma once
 
@@ -22,8 +22,8 @@ class MeasuredChoice final : public OpenChoice {
   struct Candidate {
     const KernelVariant* variant;
     double predicted;           // ns on one core
-    std::atomic<double> ns{0};  // the least that was measured; 0: none yet
-    int runs = 0;               // that were compared with the predicted choice
+    std::atomic<double> ns{0};  // the shortest time measured; 0: none yet
+    int runs = 0;               // compared with the predicted choice
     bool is_out = false;        // known to be no faster
     Candidate(const KernelVariant& v, double cost) : variant(&v), predicted(cost) {}
     Candidate(const Candidate& c)
@@ -31,7 +31,7 @@ class MeasuredChoice final : public OpenChoice {
   };
   using Clock = std::int64_t (*)();  // ns
 
-  /// The first candidate is the one that is predicted to be the fastest. `when_settled` is called once, by the thread
+  /// The first candidate is the predicted one. `when_settled` is called once, by the thread
   /// that ends the comparison.
   MeasuredChoice(std::vector<Candidate> candidates, std::function<void(const MeasuredChoice&)> when_settled,
                  Clock clock = nullptr);
@@ -42,7 +42,7 @@ class MeasuredChoice final : public OpenChoice {
   bool is_settled() const override { return is_settled_.load(std::memory_order_acquire); }
   CallKernel kernel(CallKernel predicted, const CallArgs& args) const override;
 
-  /// The kernel that replaces the predicted one; null where that stays.
+  /// The kernel that replaces the predicted one; null if it stays.
   const KernelVariant* winner() const { return is_settled() && winner_ != 0 ? candidates_[winner_].variant : nullptr; }
   const std::vector<Candidate>& candidates() const { return candidates_; }
 
@@ -60,7 +60,7 @@ class MeasuredChoice final : public OpenChoice {
   const Clock clock_;
   std::atomic<bool> is_settled_{false}, is_busy_{false};
   std::size_t winner_ = 0;  // written before is_settled_
-  // Of the thread that is busy:
+  // Owned by the thread that is busy:
   int calls_ = 0;
   double call_ns_ = 0, comparison_ns_ = 0;  // spent so far
 };

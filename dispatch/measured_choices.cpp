@@ -1,4 +1,4 @@
-// See measured_choices.h. Entries are made under a lock and found without one; none is ever taken away.
+// See measured_choices.h. Entries are added under a lock and found without one; none is ever removed.
 #include "dispatch/measured_choices.h"
 
 #include <fmt/format.h>
@@ -24,12 +24,12 @@ namespace fermata {
 namespace {
 
 constexpr std::string_view kLabel = "measured choices";
-/// Kinds of calls that are told apart; the calls of others go by predictions.
+/// The number of kinds of calls that are measured; further kinds use predictions.
 constexpr std::size_t kPlaces = 1024, kMostEntries = 768;
 
 // ---- Kinds of calls
 
-/// Exact for what kernels treat one by one, then to four binary digits; multiples of 16 fill vectors.
+/// Exact for sizes that kernels treat individually, then to four binary digits; multiples of 16 fill vectors.
 std::int64_t bucket_of(std::int64_t size) {
   constexpr std::int64_t kExact = 32;
   if (size <= kExact) return size;
@@ -37,7 +37,7 @@ std::int64_t bucket_of(std::int64_t size) {
   return (size >> dropped << dropped) | (size % 16 == 0 ? 0 : 1);
 }
 
-/// What the layout of an operand says about its cost.
+/// The part of an operand's layout that affects the cost.
 enum Layout : unsigned { kInRows = 1, kInColumns = 2, kRepeats = 4 };
 unsigned layout_of(const TensorView& v) {
   unsigned layout = 0;
@@ -63,7 +63,7 @@ class Hash {
 
 std::uint64_t kind_of(const CallArgs& args) {
   Hash hash;
-  // Numbers of ops differ between releases, whose kernels do, too.
+  // Numbers of ops differ between releases, and so do kernels.
   hash.add(static_cast<std::uint64_t>(args.op)), hash.add(static_cast<std::uint64_t>(thread_count()));
   for (const TensorView& v : args.inputs) {
     hash.add(static_cast<std::uint64_t>(v.dtype) << 16 | static_cast<std::uint64_t>(v.rank) << 8 | layout_of(v));
@@ -85,7 +85,7 @@ std::string description_of(const CallArgs& args) {
   return text + fmt::format(", {} thread{}", thread_count(), thread_count() == 1 ? "" : "s");
 }
 
-// ---- What is kept
+// ---- Stored results
 
 /// "0123456789abcdef winner first=ns other=ns | matmul f32[1024, 1024] f32[1024, 1024], 2 threads"
 struct Kept {
@@ -150,7 +150,7 @@ KeptChoices kept_on_disk() {
   return found;
 }
 
-// ---- All of them
+// ---- All kinds of calls
 
 constinit std::atomic<MeasuredChoice::Clock> choice_clock{nullptr};
 
@@ -169,7 +169,7 @@ struct Choices {
   ForkSafeMutex mutex;  // of what follows
   std::size_t entries = 0;
   std::optional<KeptChoices> kept;  // read when it is first needed
-  KeptChoices found;                // by this process, and not on disk yet
+  KeptChoices found;                // by this process, not on disk yet
   bool is_storing = false;
 };
 Choices& choices() {
@@ -181,7 +181,7 @@ std::uint64_t number_of(std::uint64_t kind, const BackendCell& cell) {
   return kind ^ static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(&cell)) << 1;
 }
 
-/// Null, with the place where it belongs, if there is none. Never more than three quarters of the places are taken.
+/// Null if there is none, with the slot for it. At most three quarters of the slots are used.
 Entry* find(std::uint64_t number, std::atomic<Entry*>*& place) {
   Choices& all = choices();
   for (std::size_t i = number >> 7 & (kPlaces - 1);; i = (i + 1) & (kPlaces - 1)) {
@@ -191,7 +191,7 @@ Entry* find(std::uint64_t number, std::atomic<Entry*>*& place) {
   }
 }
 
-/// What was found by others meanwhile stays.
+/// Keeps results that other processes have stored meanwhile.
 void store_found() {
   Choices& all = choices();
   KeptChoices found;
@@ -218,7 +218,7 @@ void keep(std::uint64_t kind, Kept kept) {
   run_in_background(&store_found);
 }
 
-/// Whether kernels of the op are chosen by their costs at all.
+/// Whether costs select the kernels of the op.
 bool is_compared(const BackendCell& cell) {
   return std::ranges::count_if(cell.variants, [](const KernelVariant& v) {
            return v.form == KernelForm::library && v.cost != nullptr;
@@ -238,7 +238,7 @@ std::vector<MeasuredChoice::Candidate> candidates_of(const BackendCell& cell, co
   return found;
 }
 
-/// The number of the winner that an earlier process found, if it was asked the same.
+/// The index of the winner that an earlier process found among the same candidates.
 std::optional<std::size_t> winner_of(const Kept& kept, std::vector<MeasuredChoice::Candidate>& candidates) {
   std::optional<std::size_t> winner;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
@@ -246,7 +246,7 @@ std::optional<std::size_t> winner_of(const Kept& kept, std::vector<MeasuredChoic
     const auto time = std::ranges::find(kept.times, candidates[i].variant->name, &MeasuredTimes::Time::variant);
     if (time != kept.times.end()) candidates[i].ns = time->ns;
   }
-  // That a prediction was right says nothing about another one.
+  // A correct prediction does not validate another one.
   const bool was_right = kept.winner == kept.times.front().variant;
   return was_right && winner != 0 ? std::nullopt : winner;
 }

@@ -1,8 +1,8 @@
-// The comparisons of kernels of this process, and what earlier ones on such a processor found.
+// The kernel comparisons of this process, and the results of earlier processes on this processor model.
 //
 // Calls are of one kind if op, dtypes, layouts, attributes and the number of threads agree, and sizes to about a tenth.
-// What was found is kept beside machine code (runtime/disk_cache.h) and holds for later processes from their start.
-// FERMATA_CALIBRATE=0: nothing is compared, and nothing that was found is used.
+// Results are stored next to machine code (runtime/disk_cache.h); later processes use them from their start.
+// FERMATA_CALIBRATE=0: nothing is compared, and no results are used.
 #pragma once
 
 #include <optional>
@@ -21,24 +21,24 @@ inline constexpr double kLeastCompared = 20e3;
 ChosenKernel measured_choice(const BackendCell& cell, const KernelVariant& predicted, DType operand,
                              const CallArgs& args);
 
-/// What is known of the kernels of such a call: nothing is measured for it.
+/// What is known about the kernels of such a call. Measures nothing.
 struct MeasuredTimes {
   struct Time {
     std::string variant;
     double ns;
   };
   std::vector<Time> times;
-  std::string winner;  // that replaces the predicted one; empty where that stays
+  std::string winner;  // replaces the predicted one; empty if it stays
 };
 std::optional<MeasuredTimes> measured_times(BackendKey backend, const BackendCell& cell, const CallArgs& args);
 
-/// From now on this process goes by predictions alone: ranks that compute the same have to round alike.
+/// From now on this process uses predictions alone: ranks that compute the same values must round alike.
 void hold_choices();
 bool choices_are_held();
 
 /// For `fermata doctor`: one line for each kind of call whose kernel was replaced.
 std::vector<std::string> replaced_choices();
-/// Takes what was found from the disk.
+/// Removes the results from the disk.
 void forget_choices();
 /// For tests: the clock of comparisons that begin from now on, in ns; null for the machine's.
 void set_choice_clock(std::int64_t (*clock)());

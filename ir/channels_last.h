@@ -1,4 +1,4 @@
-// Images whose channels lie innermost in memory: the order in which convolutions read and write them
+// Channels-last images: the layout that convolutions read and write
 // (docs/adr/036-channels-innermost.md). Sizes stay [N, C, spatial ..].
 #pragma once
 
@@ -11,7 +11,7 @@ namespace fermata {
 
 /// Strides of a buffer without gaps whose second axis has stride 1.
 Shape channels_last_strides(std::span<const std::int64_t> sizes);
-/// Whether elements lie so; the stride of an axis of one element says nothing.
+/// Whether a buffer has this layout; strides of axes of size 1 are ignored.
 bool is_channels_last(std::span<const std::int64_t> sizes, std::span<const std::int64_t> strides);
 
 }  // namespace fermata

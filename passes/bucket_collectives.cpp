@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kNone = ~std::size_t{0};
 
-/// Calls that all ranks of a group make together: others with an effect, as of one rank to another, keep their place.
+/// Calls that all ranks of a group make; other calls with an effect, such as send and receive, keep their place.
 bool is_of_all_ranks(Op op) {
   switch (op) {
     case Op::all_reduce:
@@ -34,7 +34,7 @@ bool is_of_all_ranks(Op op) {
   }
 }
 
-/// What calls of one bucket have in common.
+/// The properties that the calls of a bucket share.
 using Kind = std::tuple<Op, DType, std::vector<std::int64_t>>;
 
 class Buckets {
@@ -68,8 +68,8 @@ class Buckets {
     return same;
   }
 
-  /// A recorded graph says by operands in which order its effects are. Only a chain of nothing but collectives is
-  /// written anew.
+  /// In a recorded graph, operands define the order of effects. Only a chain of collectives alone is
+  /// rewritten.
   bool may_change_order() {
     bool others = false;
     for (const GraphNode& n : graph_.nodes) {
@@ -80,7 +80,7 @@ class Buckets {
     return !is_chained_ || !others;
   }
   static std::size_t least_operands(const GraphNode& n) { return traits(n.op).least_operands; }
-  /// Operands whose elements are read: what follows in a recorded graph is only waited for.
+  /// Operands whose elements are read: the following ones in a recorded graph are only waited for.
   static std::size_t read_operands(const GraphNode& n) {
     return is_of_all_ranks(n.op) ? std::min(n.operands.size(), least_operands(n)) : n.operands.size();
   }
@@ -91,7 +91,7 @@ class Buckets {
   }
   ValueId operand_of(ValueId call) const { return graph_.nodes[call].operands[0].value; }
 
-  /// A block that is scattered has to be the first part of what it comes from.
+  /// A scattered block must be the first part of its operand.
   bool can_join(ValueId v) const {
     const GraphNode& n = graph_.nodes[v];
     if (n.op != Op::all_reduce && n.op != Op::reduce_scatter) return false;
@@ -115,7 +115,7 @@ class Buckets {
     for (ValueId v = 0; v < graph_.nodes.size(); ++v)
       if (can_join(v)) candidate_of_[v] = candidates_.size(), candidates_.push_back({v});
     const std::size_t words = (candidates_.size() + 63) / 64;
-    Set all(words), before(words);  // candidates so far; those that a call which keeps its place comes after
+    Set all(words), before(words);  // candidates so far; those before a call that keeps its place
     for (ValueId v = 0; v < graph_.nodes.size(); ++v) {
       const GraphNode& n = graph_.nodes[v];
       Set& set = reach_[v];
@@ -150,8 +150,8 @@ class Buckets {
       buckets_[at->second].members.push_back(c), buckets_[at->second].bytes += bytes;
     }
   }
-  /// By itself or through buckets. The other way around is impossible: what depends on a call comes after it, and no
-  /// bucket has any of that yet.
+  /// Directly or through buckets. The reverse is impossible: values that depend on a call come after it, and no
+  /// bucket contains any of them yet.
   bool depends_on(std::size_t candidate, std::size_t bucket) const {
     std::vector<bool> seen(buckets_.size());
     std::vector<std::size_t> stack{candidate};
@@ -170,7 +170,7 @@ class Buckets {
     return false;
   }
 
-  // ---- The graph anew: in the order that it had, where a bucket is where its last member was
+  // ---- The new graph: in the original order, with each bucket in the place of its last member
 
   bool is_bucketed(ValueId v) const {
     const std::size_t c = candidate_of_[v];
@@ -189,7 +189,7 @@ class Buckets {
       if (last_of(first) != last_of(then))
         followers[last_of(first)].push_back(last_of(then)), ++waits_for[last_of(then)];
     };
-    std::vector<ValueId> effects;  // since the last one that keeps its place, and that
+    std::vector<ValueId> effects;  // since the last one that keeps its place, inclusive
     for (ValueId v = 0; v < count; ++v) {
       const GraphNode& n = graph_.nodes[v];
       for (std::size_t k = 0; k < read_operands(n); ++k)
@@ -252,7 +252,7 @@ class Buckets {
     return view(Op::slice, of, shape, encode_list(ops::Slice{.start = {begin}, .step = {one}, .counts = {}}), like);
   }
 
-  /// Operands side by side: of an all_reduce as one row; of a reduce_scatter as a row for each rank.
+  /// Concatenates operands: those of an all_reduce in one row; those of a reduce_scatter in a row per rank.
   void join(const Bucket& bucket) {
     const GraphNode& first = graph_.nodes[candidates_[bucket.members[0]].node];
     const bool scatters = first.op == Op::reduce_scatter;
@@ -291,7 +291,7 @@ class Buckets {
   }
 
   const Graph& graph_;
-  std::vector<Set> reach_;                 // by value: the candidates that it is made of
+  std::vector<Set> reach_;                 // by value: the candidates that it depends on
   std::vector<std::size_t> candidate_of_;  // by value
   std::vector<Candidate> candidates_;
   std::vector<Set> needs_;  // by candidate

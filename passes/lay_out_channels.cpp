@@ -28,7 +28,7 @@ class ChannelLayouts {
     for (const ValueId v : g_.outputs) is_output_[v] = true;
   }
 
-  /// False where nothing is gained.
+  /// False if there is no gain.
   bool run() {
     for (ValueId v = 0; v < g_.nodes.size(); ++v) chosen_[v] = (is_convolution(v) || is_move(v)) && may_be_chosen(v);
     for (Group& group : p_.groups) group.channels_last = choose_group(group);
@@ -41,7 +41,7 @@ class ChannelLayouts {
  private:
   bool is_call(ValueId v, Op op) const { return g_.nodes[v].op == op && p_.choices[v].form == Form::call; }
   bool is_convolution(ValueId v) const { return is_call(v, Op::convolution); }
-  /// Calls that only move elements, to a result that lies in any order.
+  /// Calls that only move elements, to a result of any layout.
   bool is_move(ValueId v) const { return is_call(v, Op::update) || is_call(v, Op::concat); }
   bool may_be_chosen(ValueId v) const {
     const GraphNode& n = g_.nodes[v];
@@ -68,8 +68,8 @@ class ChannelLayouts {
     return true;
   }
 
-  /// Whether a kernel may go along channels: over whole images element by element, or over windows of them. Then what
-  /// it stores is chosen.
+  /// Whether a kernel may have the channels innermost: over whole images elementwise, or over windows. Then its results
+  /// are selected.
   bool choose_group(const Group& group) {
     if (!group.alive || !(goes_through_images(group) || pooled_by(group) != kNoValue)) return false;
     if (!all_stored(group, [&](ValueId v) { return may_be_chosen(v); })) return false;
@@ -80,8 +80,8 @@ class ChannelLayouts {
     return group.reduced == 0 && g_.nodes[group.domain].shape.rank() == 4 &&
            all_stored(group, [&](ValueId v) { return has_shape_of(group, v); });
   }
-  /// The images [N, C, ..] whose windows [N, C, window .., places ..] a kernel finds the largest elements of, before
-  /// all else that it does; nothing where it does another thing. Sums would be added up in another order.
+  /// The images [N, C, ..] whose windows [N, C, window .., places ..] a kernel reduces by a maximum, before
+  /// anything else; empty for other kernels. Sums would be added in another order.
   ValueId pooled_by(const Group& group) const {
     constexpr unsigned kWindow = 0b1100;
     if (group.reduced != kWindow || g_.nodes[group.domain].shape.rank() != 6) return kNoValue;
@@ -102,7 +102,7 @@ class ChannelLayouts {
     return pooled;
   }
 
-  /// Whether `u` may read a value as it would lie.
+  /// Whether `u` may read a value in this layout.
   bool may_read(ValueId u, ValueId v) const {
     const GraphNode& n = g_.nodes[u];
     if (is_convolution(u)) return n.operands[0].value == v && n.operands[1].value != v;
@@ -111,12 +111,12 @@ class ChannelLayouts {
     const Group* const group = group_of(u);
     if (group == nullptr || is_inlined(*group, u)) return false;
     if (group->channels_last) return has_shape_of(*group, v);
-    // The mean of an image at the end of a network, of what a convolution reads, too.
+    // The mean of an image at the end of a network; convolutions may read the image, too.
     constexpr unsigned kImagesAndChannels = 0b11;
     return group->reduced != 0 && (group->reduced & kImagesAndChannels) == 0 && !is_convolution(v) &&
            has_shape_of(*group, v) && std::ranges::any_of(users_[v], [&](ValueId w) { return is_convolution(w); });
   }
-  /// Whether all that read a view are kernels that pool v.
+  /// Whether all readers of a view are kernels that pool v.
   bool leads_to_pools(ValueId view, ValueId v) const {
     return !is_output_[view] && std::ranges::all_of(users_[view], [&](ValueId u) {
       if (is_view(g_.nodes[u].op)) return leads_to_pools(u, v);
@@ -141,7 +141,7 @@ class ChannelLayouts {
     return changed;
   }
 
-  /// Whether the whole images that a kernel reads lie as those that it writes. A constant image lies in any order.
+  /// Whether the whole images that a kernel reads have the layout of those that it writes. Constants have any layout.
   bool reads_chosen_only(const Group& group) const {
     if (group.reduced != 0) return chosen_[pooled_by(group)];
     bool any = false, all = true;

@@ -70,7 +70,7 @@ class Overlap {
         if (k < traits(call.op).least_operands && writer_[slot] != kNone) reads_collective = true;
       }
       drop_what_is_only_waited_for(call);
-      // What is waited for here would be waited for too early further up.
+      // Earlier, the wait would come too soon.
       if (reads_collective) earliest = std::max(earliest, c.after);
       c.after = earliest;
     }
@@ -101,8 +101,8 @@ class Overlap {
     join_neighbors();
   }
 
-  /// When all collectives have started, what needs none of them comes first, and then what needs those that were
-  /// started first: updates of the parameters whose gradients came last are recorded first, as a rule. Earlier steps
+  /// After all collectives have started, steps that need none of them come first, then those that need the ones
+  /// started first: usually the parameters whose gradients come last are updated first. Earlier steps
   /// keep their order, in which collectives start.
   void put_off_waits(std::span<PlanStep*> steps) {
     std::vector<std::size_t> of_result(plan_.slots.size()), of_slot(plan_.slots.size());  // the last one needed, from 1
@@ -117,7 +117,7 @@ class Overlap {
         for_each_part(*step, [&](const auto& part) { for_each_result(part, f); });
       };
       each_slot([&](std::uint32_t slot) { needs = std::max(needs, of_result[slot]); });
-      each_result([&](std::uint32_t slot) { needs = std::max(needs, of_slot[slot]); });  // after whoever reads it
+      each_result([&](std::uint32_t slot) { needs = std::max(needs, of_slot[slot]); });  // after its readers
       each_slot([&](std::uint32_t slot) { of_slot[slot] = std::max(of_slot[slot], needs); });
       each_result([&](std::uint32_t slot) { of_result[slot] = needs; });
       sorted.emplace_back(needs, step);
@@ -142,7 +142,7 @@ class Overlap {
     placed_.emplace_back(std::move(step));
   }
 
-  /// What is waited for at once is a call like any other.
+  /// A collective that is waited for immediately becomes an ordinary call.
   void join_neighbors() {
     std::vector<PlanStep> joined;
     for (PlanStep& step : placed_) {

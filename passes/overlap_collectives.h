@@ -2,8 +2,8 @@
 // before the first step that reads its result. The steps in between run in the meantime.
 //
 // They start in the order of the program, which is the same on all ranks. Steps after the last start are sorted
-// by the collective that they wait for. Runs after lower and the passes that join steps: no pass may reorder steps
-// afterwards. Leaves collectives alone that nothing can overlap with.
+// by the collective that they wait for. Runs after lower and the passes that merge steps: no pass may reorder steps
+// afterwards. Collectives that nothing can overlap with are not split.
 #pragma once
 
 #include "passes/program.h"

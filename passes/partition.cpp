@@ -1,6 +1,6 @@
-// See partition.h. The choice: each call has a list of ways to divide it. A pass forward finds for each sharding that a
-// value may have what it takes to make it so, and a pass backward what that costs its readers: both as if the graph
-// were a tree. A second pass forward takes for each call the way that is cheapest beside what its operands have become,
+// See partition.h. The choice: each call has a list of ways to split it. A forward sweep computes, for each sharding
+// of a value, the cost to produce it, and a backward sweep the cost of its readers, both as if the graph
+// were a tree. A second forward sweep selects for each call the cheapest way given the shardings of its operands,
 // and single choices are improved at the end.
 #include "passes/partition.h"
 
@@ -25,12 +25,12 @@ double wire_bytes(ExchangeKind kind, double bytes, std::int64_t processes) {
   }
 }
 
-/// Own blocks are taken first, and before gathers, so that less is moved.
+/// Local slices come first, before gathers, so that less is moved.
 std::vector<ReshardStep> plan_reshard(const Sharding& from, const Sharding& to, unsigned rank, const MeshAxes& mesh) {
   std::vector<ReshardStep> steps;
   Sharding now = from;
   const auto bit = [](std::size_t m) { return static_cast<std::uint8_t>(1u << m); };
-  // Blocks of `a` are made of blocks of `b`: b divides by all axes of a, and further ones that are faster.
+  // Blocks of `a` consist of blocks of `b`: b splits by all axes of a, and further ones that vary faster.
   const auto is_prefix = [](unsigned a, unsigned b) {
     return (a & ~b) == 0 && ((b & ~a) == 0 || a < ((b & ~a) & -(b & ~a)));
   };
@@ -73,11 +73,11 @@ std::vector<ReshardStep> plan_reshard(const Sharding& from, const Sharding& to, 
 
 namespace {
 
-/// A value takes so many ways to be divided into account at most; those along few mesh axes come first.
+/// The maximum number of shardings considered per value; those along few mesh axes come first.
 constexpr std::size_t kMostWays = 1024;
 constexpr int kMostPasses = 8;
 constexpr double kMostSmallBytes = 1 << 16;
-/// How often divisions of functions follow what operands have become, and how many of them there are.
+/// How often candidate shardings of functions are updated from their operands, and how many there are.
 constexpr int kMostRounds = 3;
 constexpr std::size_t kMostDivisions = 24;
 
@@ -126,9 +126,9 @@ class Chooser {
  private:
   struct Way {
     DividedCall call;
-    double seconds;                    // of the call by itself, and of what combines its results
-    std::vector<std::size_t> needs{};  // numbers of shardings, by operand; kAny where it does not matter
-    std::vector<double> efforts{};     // by operand: to make it as it is needed
+    double seconds;                    // of the call alone, and of combining its results
+    std::vector<std::size_t> needs{};  // indices of shardings, by operand; kAny if it does not matter
+    std::vector<double> efforts{};     // by operand: the cost to produce it as needed
     std::size_t result = 0;
   };
   struct Reader {
@@ -140,15 +140,15 @@ class Chooser {
     std::size_t chosen = 0;
     std::vector<Reader> readers;
     double bytes = 0;
-    std::vector<std::size_t> kept{};          // shardings that it has to have as an output
-    std::optional<std::size_t> natural{};     // the sharding that follows from operands; none where any does
-    bool is_small_output = false;             // somebody may read it, which gathers it
-                                              // By its sharding, each beside the least one:
-    std::map<std::size_t, double> efforts{};  // to make it so
-    std::map<std::size_t, double> regrets{};  // what that costs readers
+    std::vector<std::size_t> kept{};          // shardings that it must have as an output
+    std::optional<std::size_t> natural{};     // the sharding that follows from operands; none if any does
+    bool is_small_output = false;             // it may be read, which gathers it
+                                              // By sharding, relative to the cheapest one:
+    std::map<std::size_t, double> efforts{};  // to produce it
+    std::map<std::size_t, double> regrets{};  // the cost for its readers
   };
   static constexpr std::size_t kAny = ~std::size_t{0};
-  /// A call of functions, and its divisions, by number of its ways.
+  /// A call of functions, and its candidates, by index of its ways.
   struct Functions {
     std::unique_ptr<DividedFunctions> functions;
     std::vector<FunctionDivision> divisions{};
@@ -163,7 +163,7 @@ class Chooser {
     if (n == 1) return 0;
     return request_.costs.latency + wire_bytes(kind, bytes, n) / request_.costs.bytes_per_second;
   }
-  /// Of bringing a value of so many bytes from one sharding into another: a part for each collective, and one for each
+  /// Of resharding a value of so many bytes: a latency for each collective, and a cost for each
   /// byte of the whole.
   struct ReshardCost {
     double fixed = 0, per_byte = 0;
@@ -196,14 +196,14 @@ class Chooser {
     }
     return *(row[to] = cost);
   }
-  /// Shardings have numbers, so that costs between them are found at once.
+  /// Shardings have indices, so that costs between them are found in a table.
   std::size_t number_of(const Sharding& sharding) {
     const auto [at, is_new] = numbers_.try_emplace(sharding.axes, shardings_.size());
     if (is_new) shardings_.push_back(sharding), reshards_.emplace_back();
     return at->second;
   }
-  /// Several results in one value, which are divided as one of the divisions says: no sharding, as each names a mesh
-  /// axis once, and so none that another one can be brought into.
+  /// Several results packed in one value, sharded by one of the candidates. This is not a sharding: each may use a mesh
+  /// axis once, so nothing is resharded into it.
   static Sharding packed(std::size_t division) {
     Sharding mark;
     mark.axes[kMaxRank - 1] = 0xff, mark.axes[kMaxRank - 2] = static_cast<std::uint8_t>(division);
@@ -228,7 +228,7 @@ class Chooser {
 
   // ---- Updates keep the sharding of what they update
 
-  /// Where a value is computed element by element: the value of its shape that comes first and was there before, or
+  /// If a value is computed elementwise: the first value of its shape that existed before or
   /// was placed; and whether the program has placed any of those.
   struct Ancestor {
     ValueId first = kNoValue;
@@ -313,7 +313,7 @@ class Chooser {
     return true;
   }
 
-  /// A way that divides along one more mesh axis, for each factor that it can divide.
+  /// Ways that split along one more mesh axis, one for each factor that it can split.
   void add_ways(std::vector<DividedCall>& found, std::size_t at, const SplitRule& rule, const GraphNode& n,
                 std::size_t m) const {
     const auto bit = static_cast<std::uint8_t>(1u << m);
@@ -327,7 +327,7 @@ class Chooser {
       for (std::size_t k = 0; k < factor.operands.size(); ++k)
         if (factor.operands[k] != SplitFactor::kNone) c.needs[k].axes[static_cast<unsigned>(factor.operands[k])] |= bit;
       if (factor.result != SplitFactor::kNone) {
-        // What was scattered already lies along this axis in an order of its own.
+        // A value that is already scattered along this axis has another order.
         if (c.scatters_along(static_cast<unsigned>(factor.result))) continue;
         c.result.axes[static_cast<unsigned>(factor.result)] |= bit;
         found.push_back(std::move(c));
@@ -388,7 +388,7 @@ class Chooser {
     }
     return found;
   }
-  /// The sharding of a value that follows from those of its operands, one after the other.
+  /// The sharding of a value that follows from those of its operands, in order.
   void find_natural(ValueId v) {
     const GraphNode& n = graph_.nodes[v];
     const auto is_free = [&](const GraphOperand& o) { return o.is_scalar() || !calls_[o.value].natural; };
@@ -404,7 +404,7 @@ class Chooser {
       if (seconds < least * (1 - 1e-9)) least = seconds, calls_[v].natural = way.result;
     }
   }
-  /// Divisions for operands as they have become. Whether there are any that were not known.
+  /// Adds candidates for the current shardings of operands. Returns whether there are new ones.
   bool follow_operands(const std::vector<std::size_t>& best) {
     bool is_new = false;
     for (auto& [v, f] : functions_) {
@@ -427,7 +427,7 @@ class Chooser {
 
   // ---- Choice
 
-  /// Improves what there is, if it can.
+  /// Improves the current choice if possible.
   void optimize(double& least, std::vector<std::size_t>& best) {
     for (Call& call : calls_) {
       call.efforts.clear(), call.regrets.clear();
@@ -455,7 +455,7 @@ class Chooser {
     return chosen;
   }
 
-  /// What operands cost that are divided as they are now.
+  /// The cost of operands in their current shardings.
   double seconds_of_operands(ValueId v, const Way& way) {
     const GraphNode& n = graph_.nodes[v];
     double seconds = 0;
@@ -464,14 +464,14 @@ class Chooser {
         seconds += reshard_seconds(n.operands[k].value, result_of(n.operands[k].value), way.needs[k]);
     return seconds;
   }
-  /// What it costs to have a value as an output.
+  /// The cost of a value as an output.
   double seconds_of_output(ValueId v, std::size_t sharding) {
     const Call& call = calls_[v];
     double seconds = call.is_small_output ? reshard_seconds(v, sharding, whole_) / 2 : 0;
     for (const std::size_t kept : call.kept) seconds += reshard_seconds(v, sharding, kept);
     return seconds;
   }
-  /// Costs beside the least of them, where no sharding costs more than bringing the value into it from another one.
+  /// Costs relative to the least one; no sharding costs more than resharding from another one.
   void settle(ValueId v, std::map<std::size_t, double>& costs, bool to_others) {
     const std::map<std::size_t, double> found = costs;
     double least = std::numeric_limits<double>::infinity();
@@ -484,7 +484,7 @@ class Chooser {
     for (auto& [sharding, cost] : costs) cost -= least;
   }
 
-  /// Operands have theirs already.
+  /// Those of operands are known.
   void find_efforts(ValueId v) {
     Call& call = calls_[v];
     const GraphNode& n = graph_.nodes[v];
@@ -504,7 +504,7 @@ class Chooser {
     settle(v, call.efforts, false);
   }
 
-  /// Readers have theirs already.
+  /// Those of readers are known.
   void find_regrets(ValueId v) {
     Call& call = calls_[v];
     for (const auto& [sharding, effort] : call.efforts) {
@@ -536,14 +536,14 @@ class Chooser {
     }
   }
 
-  /// With all neighbors as they are.
+  /// Given the current choices of all neighbors.
   void improve(ValueId v) {
     Call& call = calls_[v];
     if (call.ways.size() == 1) return;
     double least = std::numeric_limits<double>::infinity();
     const std::size_t before = call.chosen;
     for (std::size_t i = 0; i <= call.ways.size(); ++i) {
-      const std::size_t at = i == 0 ? before : i - 1;  // that one first: it stays unless another is better
+      const std::size_t at = i == 0 ? before : i - 1;  // the current one first: it stays unless another is better
       const double seconds = seconds_beside(v, call.ways[at]);
       if (seconds < least * (1 - 1e-9)) call.chosen = at, least = seconds;
     }
@@ -561,7 +561,7 @@ class Chooser {
     for (ValueId v = 0; v < graph_.nodes.size(); ++v) {
       const Way& way = calls_[v].ways[calls_[v].chosen];
       seconds += way.seconds + seconds_of_output(v, way.result);
-      std::vector<std::size_t> needed;  // each sharding is made once
+      std::vector<std::size_t> needed;  // each sharding is produced once
       for (const Reader& r : calls_[v].readers) {
         const std::size_t need = calls_[r.value].ways[calls_[r.value].chosen].needs[r.operand];
         if (need == kAny || std::ranges::find(needed, need) != needed.end()) continue;

@@ -10,9 +10,9 @@
 namespace fermata {
 namespace {
 
-/// How often a loop runs whose length depends on values: enough that what is done once does not matter.
+/// The assumed length of a loop that depends on values: large enough that one-time costs do not matter.
 constexpr double kRunsOfWhile = 16;
-/// A sharding that a loop carries is found in a few steps: each makes it more divided, or ends.
+/// The sharding of a carry is found in a few steps: each splits it further, or ends.
 constexpr int kMostSteps = 6;
 
 Sharding without_first(const Sharding& all) {
@@ -41,7 +41,7 @@ DividedFunctions::DividedFunctions(const PartitionRequest& request, const GraphN
     : request_(request), node_(node) {
   for (std::size_t i = 0; i < node.subgraphs->size(); ++i) {
     functions_.push_back(std::make_shared<const Graph>((*node.subgraphs)[i].graph()));
-    if (has_effects(*functions_.back())) obstacle_ = "its functions make calls that have an effect";
+    if (has_effects(*functions_.back())) obstacle_ = "its functions have effects";
   }
   const Subgraph& last = (*node.subgraphs)[node.subgraphs->size() - 1];
   arguments_ = last.arguments().size();
@@ -98,7 +98,7 @@ void DividedFunctions::pack(FunctionDivision& division) const {
       PackedSharding{division.results, own.offsets, tuple_layout(results_).offsets, own.bytes});
 }
 
-/// What is carried becomes divided as the steps leave it: all of it, or what may be divided in any way at first.
+/// Carries get the sharding in which a step leaves them: all of them, or those whose initial sharding is free.
 void DividedFunctions::settle_carries(Shardings& arguments, const std::vector<bool>& is_free, Follow follow) {
   if (follow == Follow::none) return;
   const std::size_t body = functions_.size() - 1;
@@ -113,7 +113,7 @@ void DividedFunctions::settle_carries(Shardings& arguments, const std::vector<bo
   }
 }
 
-/// Both branches give what one of them would: that of which it is the cheaper choice.
+/// Both branches return the shardings that one of them prefers: the cheaper choice.
 void DividedFunctions::add_cond(FunctionDivision& division, const Shardings& arguments, bool whole_results) {
   for (std::size_t like = 0; like < 2; ++like) {
     const Wanted any = whole_results ? Wanted(results_.size(), Sharding()) : Wanted(results_.size());
@@ -157,7 +157,7 @@ void DividedFunctions::add(const Shardings& arguments, std::vector<FunctionDivis
   if (std::ranges::none_of(found, is_same)) found.push_back(std::move(division));
 }
 
-/// Where a sequence is divided along the axis that is scanned: along the first other axis that can be divided so.
+/// If a sequence is split along the scanned axis: along the first other axis that can be split in this way.
 bool DividedFunctions::moves_scanned_axes(Shardings& arguments,
                                           std::span<const std::optional<Sharding>> operands) const {
   bool moves = false;

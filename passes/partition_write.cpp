@@ -54,7 +54,7 @@ class Writer {
     const DividedCall& call = calls_[v];
     local_.shardings[v] = call.result;
     if (call.is_constraint) {
-      written_[v][key(call.result)] = in(n.operands[0].value, call.result, "it was asked for");
+      written_[v][key(call.result)] = in(n.operands[0].value, call.result, "requested by the program");
       return;
     }
     GraphNode node = n;
@@ -64,7 +64,7 @@ class Writer {
       if (n.operands[k].is_scalar()) continue;
       const ValueId from = n.operands[k].value;
       ValueId value = call.is_free[k] ? written_[from].begin()->second
-                                      : in(from, call.needs[k], fmt::format("{} needs it", name(n.op)));
+                                      : in(from, call.needs[k], fmt::format("needed by {}", name(n.op)));
       if (call.added == k && is_counted_elsewhere(call)) value = zeros_like(value);
       node.operands[k].value = value;
     }
@@ -100,7 +100,7 @@ class Writer {
       const std::optional<KeptSharding>& kept = choices_.kept[i];
       const Sharding sharding = kept ? kept->sharding : calls_[v].result;
       local_.is_placed.push_back((kept && kept->is_placed) || calls_[v].is_constraint);
-      local_.graph.outputs.push_back(in(v, sharding, "the tensor that is updated is so"));
+      local_.graph.outputs.push_back(in(v, sharding, "like the tensor that is updated"));
       local_.outputs.push_back(sharding);
       const bool holds_several = calls_[v].packed != nullptr && graph_.nodes[v].op != Op::unpack;
       local_.packed.push_back(holds_several && !sharding.is_whole() ? calls_[v].packed : nullptr);
@@ -111,8 +111,8 @@ class Writer {
   }
 
  private:
-  /// Which calls are joined depends on what depends on what, and zeros know what they stand for until that is decided:
-  /// so all processes decide alike.
+  /// Merging depends on the dependences of calls. Zeros keep the dependences of the value that they replace until then,
+  /// so all processes merge alike.
   void join_collectives() {
     local_.calls = local_.collectives.size();
     if (local_.calls > 1 && !is_pass_disabled("bucket_collectives")) {
@@ -158,7 +158,7 @@ class Writer {
     return add(std::move(zeros), kNoValue);
   }
 
-  /// A value in a sharding, which may take collectives.
+  /// A value in a sharding; may insert collectives.
   ValueId in(ValueId v, const Sharding& wanted, const std::string& why) {
     auto& forms = written_[v];
     if (const auto found = forms.find(key(wanted)); found != forms.end()) return found->second;
@@ -175,7 +175,7 @@ class Writer {
       }
       forms.emplace(key(now), value);
     }
-    if (!(now == wanted)) throw_internal("a value is not in the sharding that was planned", graph_.nodes[v].where);
+    if (!(now == wanted)) throw_internal("a value does not have its planned sharding", graph_.nodes[v].where);
     return value;
   }
 
@@ -214,7 +214,7 @@ class Writer {
 
   ValueId combine(ValueId v, ValueId value, Sharding& now, const Combination& c) {
     const std::string why =
-        fmt::format("the {} of what {} gives on parts", fermata::name(c.combine), name(graph_.nodes[v].op));
+        fmt::format("{} of the partial results of {}", fermata::name(c.combine), name(graph_.nodes[v].op));
     if (!c.scatter_axis)
       return collective(v, value, {.kind = ExchangeKind::all_reduce, .mesh_axis = c.mesh_axis, .combine = c.combine},
                         why);
@@ -255,12 +255,12 @@ namespace {
 
 std::string describe(const Graph& graph, const MeshAxes& mesh, const LocalProgram& program);
 
-/// What functions of a node became, below the program that it is in.
+/// The functions of a node, printed below the program that contains it.
 std::string describe_functions(const MeshAxes& mesh, const LocalProgram& program, const Graph& graph) {
   std::string text;
   for (const LocalFunctions& f : program.functions)
     for (std::size_t i = 0; i < f.programs.size(); ++i)
-      text += fmt::format("\nfunction {} of %{}, which is {}\n", i + 1, f.global, name(graph.nodes[f.global].op)) +
+      text += fmt::format("\nfunction {} of %{} ({})\n", i + 1, f.global, name(graph.nodes[f.global].op)) +
               describe(*f.whole[i], mesh, f.programs[i]);
   return text;
 }
@@ -289,7 +289,7 @@ std::string describe(const Graph& graph, const MeshAxes& mesh, const LocalProgra
   }
   const std::size_t count = program.collectives.size();
   text += count == 0 ? "  none\n"
-                     : fmt::format("  {} in all{}, {} sent by each process\n", count,
+                     : fmt::format("  {} in total{}, {} sent by each process\n", count,
                                    program.calls == count ? ""
                                    : program.calls == 1   ? ", in one call"
                                                           : fmt::format(", in {} calls", program.calls),

@@ -1,4 +1,4 @@
-// The second half of the partitioner: the graph of one process, from a way to divide each call.
+// The second half of the partitioner: writes the graph of one process, given a way to split each call.
 #pragma once
 
 #include <map>
@@ -29,7 +29,7 @@ struct DividedCall {
   Sharding result{};              // after combining
   std::vector<Combination> combined{};
   std::vector<Factor> factors{};
-  unsigned divided = 0;  // the mesh axes along which processes do different parts
+  unsigned divided = 0;  // the mesh axes along which processes compute different parts
   std::optional<std::size_t> added{};
   bool is_constraint = false;
   std::shared_ptr<const FunctionDivision> division{};  // of a call of functions
@@ -55,7 +55,7 @@ struct KeptSharding {
   bool is_placed;
 };
 
-/// The sharding of what the call itself gives.
+/// The sharding of the result before combining.
 inline Sharding before_combining(const DividedCall& call) {
   Sharding result = call.result;
   for (const Combination& c : call.combined)
@@ -63,7 +63,7 @@ inline Sharding before_combining(const DividedCall& call) {
   return result;
 }
 
-/// What calls take; the shardings of outputs that have to have one; and which calls have a rule.
+/// The ways of all calls; the required shardings of outputs; and which calls have a rule.
 struct Choices {
   std::vector<DividedCall> calls;                 // by value
   std::vector<std::optional<KeptSharding>> kept;  // by output

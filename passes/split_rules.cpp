@@ -24,7 +24,7 @@ class Splits {
   std::size_t operands() const { return shapes_.size(); }
   unsigned rank() const { return node_.shape.rank(); }
 
-  /// An axis of the result, and the axes that go with it. Those of another size are stretched, and needed whole.
+  /// An axis of the result, and the axes that correspond to it. Those of another size are broadcast, and needed whole.
   void along(unsigned axis, std::span<const Place> places) {
     SplitFactor factor{.result = static_cast<std::int8_t>(axis), .operands = nowhere(), .size = node_.shape[axis]};
     for (const auto& [k, from] : places)
@@ -34,14 +34,14 @@ class Splits {
   void along(unsigned axis, std::initializer_list<Place> places) {
     along(axis, std::span(places.begin(), places.size()));
   }
-  /// Axes that are no axis of the result.
+  /// Contracted axes.
   void contract(std::initializer_list<Place> places, CollectiveReduction combine = CollectiveReduction::sum) {
     SplitFactor factor{.operands = nowhere(), .combine = combine};
     for (const auto& [k, from] : places)
       factor.operands[k] = static_cast<std::int8_t>(from), factor.size = shapes_[k][from];
     add(std::move(factor));
   }
-  /// Parts of the leading axis of what a reshape makes of one or several axes.
+  /// Parts of the leading axis of a group of axes that a reshape splits or merges.
   void leading(unsigned axis, unsigned from) {
     SplitFactor factor{.result = static_cast<std::int8_t>(axis),
                        .operands = nowhere(),
@@ -151,7 +151,7 @@ void split(const ops::Slice& op, Splits& s) {
   for (unsigned i = 0; i < s.rank(); ++i)
     if (op.start.value[i] == 0 && op.step.value[i] == 1 && s.node().shape[i] == s.operand(0)[i]) s.along(i, {{0, i}});
 }
-/// Axes of the operand and of the result that have one product of sizes belong together; a block of the first of them
+/// Groups of axes of operand and result with equal products of sizes correspond; a block of the first axis of one
 /// is a block of the first of the others.
 void split(const ops::Reshape&, Splits& s) {
   const Shape &from = s.operand(0), &to = s.node().shape;
@@ -232,7 +232,7 @@ void split(const ops::IndexAdd& op, Splits& s) {
   for (unsigned i = 0; i < index; ++i) s.contract({{1, i}, {2, axis + i}});
   s.added(0);
 }
-/// Axes beside the indexed one that are as long in the index as in x.
+/// Axes other than the indexed one that have the same size in the index as in x.
 void split_at_positions(unsigned axis, Splits& s, bool is_scatter) {
   for (unsigned i = 0; i < s.operand(0).rank(); ++i)
     if (i != axis && s.operand(0)[i] == s.operand(1)[i])

@@ -1,8 +1,8 @@
-// Which axes of operands and result of an op may be divided together, so that the op on blocks gives blocks.
+// Which axes of operands and result of an op may be split together, so that the op on blocks gives blocks.
 //
 // A rule is a list of factors. A factor of the result is an axis of it and the axes of operands that go with it: block
-// i of the result is the op on block i of those. A factor that is contracted is no axis of the result: the op on blocks
-// gives results that are combined. Axes in no factor are needed whole.
+// i of the result is the op on block i of those. A contracted factor has no axis of the result: the op on blocks
+// gives partial results that are combined. Axes in no factor are needed whole.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,19 @@ namespace fermata {
 
 struct SplitFactor {
   static constexpr std::int8_t kNone = -1;
-  std::int8_t result = kNone;         // the axis of the result; none where it is contracted
+  std::int8_t result = kNone;         // the axis of the result; none if contracted
   std::vector<std::int8_t> operands;  // by operand: its axis, or none
-  std::int64_t size = 0;              // how many equal parts there are at most: it is divided by a divisor of this
-  CollectiveReduction combine = CollectiveReduction::sum;  // of the results of parts, where it is contracted
+  std::int64_t size = 0;              // how many equal parts there are at most: split by a divisor of this
+  CollectiveReduction combine = CollectiveReduction::sum;  // of partial results, if contracted
 };
 
 struct SplitRule {
   std::vector<SplitFactor> factors;
-  std::vector<bool> is_free;         // by operand: only waited for, so whatever its division
-  std::optional<std::size_t> added;  // an operand that a sum over parts counts once
+  std::vector<bool> is_free;         // by operand: only waited for, so its sharding does not matter
+  std::optional<std::size_t> added;  // an operand that a sum of partial results counts once
 };
 
-/// The rule of a node; nothing where its op has none, and works on whole operands only.
+/// The rule of a node; empty if its op has none, and works on whole operands only.
 std::optional<SplitRule> split_rule(const Graph& graph, const GraphNode& node);
 
 }  // namespace fermata

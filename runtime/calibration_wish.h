@@ -1,4 +1,4 @@
-// What the machine at hand may be asked about itself: FERMATA_CALIBRATE.
+// FERMATA_CALIBRATE: whether this machine may be measured.
 #pragma once
 
 #include <cstdint>

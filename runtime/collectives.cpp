@@ -70,7 +70,7 @@ void TransportOfOne::receive(const CollectiveCall& call, std::size_t bytes) {
       std::ranges::find_if(sent_, [&](const Sent& s) { return s.tag == call.tag && s.bytes.size() == bytes; });
   if (found == sent_.end())
     throw CollectiveError(7005, format_error(7005, "CollectiveError",
-                                             fmt::format("{}: nothing of {} bytes with tag {} was sent by this rank",
+                                             fmt::format("{}: this rank has sent no message of {} bytes with tag {}",
                                                          call.name, bytes, call.tag),
                                              {}, call.where));
   if (bytes != 0) std::memcpy(call.to, found->bytes.data(), bytes);

@@ -1,5 +1,5 @@
-// Collectives of CUDA tensors (dispatch/collective_kernels.h): through NCCL between devices, through memory of the host
-// where there is none, and within the device for a group of one rank.
+// Collectives of CUDA tensors (dispatch/collective_kernels.h): through NCCL between devices, through host memory
+// if there is no NCCL, and on the device for a group of one rank.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -29,7 +29,7 @@ void for_each_element(std::string_view to_type, void* to, std::string_view from_
   s.launch(count);
 }
 
-/// Floats as integers of the same order, the same way back. NaN is the extreme that wins, so that one of any rank is
+/// Maps floats to integers of the same order, and back. NaN is mapped to the winning extreme, so a NaN of any rank is
 /// the result.
 struct OrderedBits {
   std::string_view integer;
@@ -82,7 +82,7 @@ class Ended final : public StartedTransfer {
   void wait() override {}
 };
 
-/// Through the transport of the group, in memory of the host.
+/// Through the transport of the group, in host memory.
 void run_on_host(const RankGroup& group, const CollectiveCall& call) {
   const Extent extent = extent_of(group, call);
   const auto bytes = [&](std::int64_t count) { return static_cast<std::size_t>(count) * byte_size(call.dtype); };
@@ -109,7 +109,7 @@ void run_alone(const CollectiveCall& call) {
     check(driver().copy_on_device(address_of(call.to), address_of(call.from), bytes, stream), "cuMemcpyDtoDAsync");
 }
 
-/// How NCCL is told of elements: of what is only moved, bytes.
+/// The NCCL type of elements: bytes if they are only moved.
 struct NcclElements {
   int type;
   std::size_t count;
@@ -248,7 +248,7 @@ struct CudaMemory {
   }
 
   static std::unique_ptr<StartedTransfer> start(const RankGroup& group, const CollectiveCall& call) {
-    ++device_reads;  // a recording would leave the other ranks alone
+    ++device_reads;  // a recorded graph would not make the other ranks call
     use_buffer(call.from), use_buffer(call.to);
     const bool is_message = call.kind == CollectiveKind::send || call.kind == CollectiveKind::receive;
     if (group.size() == 1 && !is_message)

@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Groups {
   std::mutex mutex;
-  std::map<std::int64_t, std::unique_ptr<NcclGroup>> all;  // by number; null where there is none
+  std::map<std::int64_t, std::unique_ptr<NcclGroup>> all;  // by number; null if there is none
 };
 Groups& groups() {
   static Groups& known = *keep_forever<Groups>();
@@ -50,7 +50,7 @@ void exchange(const RankGroup& group, const CollectiveCall& of, CollectiveKind k
                         .where = of.where});
 }
 
-/// Null where the limit is none.
+/// Null if there is no limit.
 struct Patience {
   Clock::time_point begin = Clock::now();
   static std::chrono::seconds limit() {

@@ -43,8 +43,8 @@ std::shared_ptr<const LoadedImage> image_of(ImageSource source, const std::strin
   const std::string step(run_site != nullptr ? run_site->step : std::string_view("a kernel"));
   throw UnsupportedError(
       2205, format_error(2205, "UnsupportedError",
-                         fmt::format("{}: the program has no kernel of CUDA for these sizes ({})", step, function), {},
-                         {}, "export it with an example of such sizes"));
+                         fmt::format("{}: the program has no CUDA kernel for these sizes ({})", step, function), {}, {},
+                         "export it with an example of such sizes"));
 }
 
 std::string header() { return fmt::format("{}{}", device_prelude(), shared_prelude()); }

@@ -5,7 +5,7 @@
 //   FERMATA_DUMP=partition sharded 1 --mesh data=2,model=2 --simulate
 //   mpirun -n 2 sharded 400 --mesh data=2 --times
 //
-// Along "data" the batch is divided, and with --zero the state of the optimizer; along "model" the heads of attention
+// Along "data" the batch is sharded, and with --zero the state of the optimizer; along "model" the heads of attention
 // and the hidden layers. FERMATA_DUMP=partition prints what the partitioner makes of a step, and --times how long one
 // takes: bench/scale.py reads both. Exits with an error unless the losses are those of one process.
 #include <fermata/profile.h>

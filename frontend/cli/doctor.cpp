@@ -1,5 +1,6 @@
 // `fermata doctor`: what was found on this machine, what is missing, and what to do about it.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -54,17 +55,14 @@ void report_processor(Report& report) {
   const std::string model = first_line_with("/proc/cpuinfo", "model name");
   report.line("processor", model.empty() ? "unknown" : model.substr(model.find(':') + 2));
 #if defined(__x86_64__)
-  std::string features;
-  const auto note = [&](const char* name, bool there) {
-    if (there) features += fmt::format("{}{}", features.empty() ? "" : " ", name);
-  };
-  note("avx2", __builtin_cpu_supports("avx2") != 0), note("fma", __builtin_cpu_supports("fma") != 0);
-  note("f16c", __builtin_cpu_supports("f16c") != 0), note("avx512f", __builtin_cpu_supports("avx512f") != 0);
-  note("avx512bw", __builtin_cpu_supports("avx512bw") != 0), note("avx512dq", __builtin_cpu_supports("avx512dq") != 0);
-  note("avx512vl", __builtin_cpu_supports("avx512vl") != 0),
-      note("avx512bf16", __builtin_cpu_supports("avx512bf16") != 0);
-  note("avx512vnni", __builtin_cpu_supports("avx512vnni") != 0);
-  report.line("features", features.empty() ? "none of the relevant ones" : features);
+  constexpr std::array<std::string_view, 12> kFeatures = {"avx2",        "fma",      "f16c",     "avx512f",
+                                                          "avx512bw",    "avx512dq", "avx512vl", "avx512_bf16",
+                                                          "avx512_vnni", "amx_tile", "amx_bf16", "amx_int8"};
+  const std::string flags = first_line_with("/proc/cpuinfo", "flags") + " ";
+  std::vector<std::string_view> features;
+  for (const std::string_view name : kFeatures)
+    if (flags.find(fmt::format(" {} ", name)) != std::string::npos) features.push_back(name);
+  report.line("features", features.empty() ? "none of the relevant ones" : fmt::format("{}", fmt::join(features, " ")));
 #endif
 }
 
@@ -174,12 +172,24 @@ void report_cuda(Report& report) {
 }
 
 void report_environment(Report& report) {
-  fmt::print("\n{:<24} {:<14} {:<24} {}\n", "environment", "value", "default", "meaning");
+  struct Line {
+    std::string_view name, value, otherwise;
+    std::string meaning;
+  };
+  std::vector<Line> lines{{"environment", "value", "default", "meaning"}};
   for (const EnvironmentVariable& v : kEnvironmentVariables) {
     const char* value = environment_variable(std::string(v.name).c_str());
-    fmt::print("{:<24} {:<14} {:<24} {}: {}\n", v.name, value == nullptr ? "-" : value, v.otherwise, v.values,
-               v.meaning);
+    lines.push_back({v.name, value == nullptr ? "-" : value, v.otherwise, fmt::format("{}: {}", v.values, v.meaning)});
   }
+  const auto width = [&](std::string_view Line::*column) {
+    std::size_t most = 0;
+    for (const Line& l : lines) most = std::max(most, (l.*column).size());
+    return most;
+  };
+  const std::size_t name = width(&Line::name), value = width(&Line::value), otherwise = width(&Line::otherwise);
+  fmt::print("\n");
+  for (const Line& l : lines)
+    fmt::print("{:<{}}  {:<{}}  {:<{}}  {}\n", l.name, name, l.value, value, l.otherwise, otherwise, l.meaning);
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry), variable = text.substr(0, text.find('='));
     const bool known = std::any_of(kEnvironmentVariables.begin(), kEnvironmentVariables.end(),

@@ -16,14 +16,14 @@
 namespace fermata {
 namespace {
 
-/// Numbers of a range come from the stream of a run.
+/// Random numbers of a range come from the stream of the run.
 Graph with_stream(Graph graph, const DrawnRange& drawn) {
   for (GraphNode& n : graph.nodes)
     if (draws_numbers(n.op) && drawn.has(n.scalars)) n.scalars = {ops::kStreamKey, n.scalars[1] - drawn.first};
   return graph;
 }
 
-/// A tensor whose elements are there, in rows.
+/// A materialized row-major tensor.
 Tensor dense_on(const Tensor& x, BackendKey backend, Location where) {
   Tensor value = x.detach(where);
   if (value.node()->pending()) tensor_hooks.materialize(value.node(), "a partitioned program runs", where);
@@ -66,7 +66,7 @@ std::vector<Tensor> CapturedBlocks::run(std::span<const Tensor> blocks, std::uin
                                                    static_cast<std::size_t>(byte_size(type.dtype))));
     results.push_back(storage.back()->data);
   }
-  if (function_->has_effects()) run_effects(where);  // they come after those that the thread has recorded
+  if (function_->has_effects()) run_effects(where);  // after the pending effects of the thread
   function_->run(views, results, key, first);
   std::vector<Tensor> outputs;
   for (std::size_t i = 0; i < storage.size(); ++i)

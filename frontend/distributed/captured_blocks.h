@@ -1,5 +1,5 @@
-// A partitioned program that was captured once and runs on blocks: what a replay of compile(fn), and a sync of a
-// program that is there again, needs instead of recording the graph of this process anew.
+// A partitioned program that is captured once and runs on blocks: replays of compile(fn), and syncs of a
+// cached program, use it instead of recording the graph of this process again.
 #pragma once
 
 #include <memory>
@@ -16,9 +16,9 @@ namespace fermata {
 /// The graph of one process as a function.
 class CapturedBlocks {
  public:
-  /// What draws numbers of `drawn` draws those of each run.
+  /// Random ops that draw the numbers of `drawn` draw new ones in each run.
   CapturedBlocks(const Graph& local, BackendKey backend, const DrawnRange& drawn, Location where);
-  /// The outputs, for tensors that take the place of the inputs.
+  /// The outputs, given tensors in place of the inputs.
   std::vector<Tensor> run(std::span<const Tensor> blocks, std::uint64_t key, std::uint64_t first, Location where) const;
 
  private:
@@ -27,13 +27,13 @@ class CapturedBlocks {
   std::vector<Tensor> constants_;
 };
 
-/// A recorded program that runs as another one, which all ranks make of it alike: partitioned, where it has divided
+/// A recorded program that runs in a rewritten form, the same on all ranks: partitioned, if it has divided
 /// tensors, or with its collectives in buckets.
 class ProgramOfRanks {
  public:
-  /// Null where the program runs as it was recorded.
+  /// Null if the program runs as recorded.
   static std::unique_ptr<const ProgramOfRanks> of(const Walk& walk, const DrawnRange& drawn, Location where);
-  /// The outputs of the walk, divided as the partitioner wants them, for tensors in the place of its leaves, in order.
+  /// The outputs of the walk, sharded as the partitioner chose, given tensors in place of its leaves, in order.
   std::vector<Tensor> run(std::span<const Tensor> leaves, std::uint64_t key, std::uint64_t first, Location where) const;
   std::size_t outputs() const { return types_.size(); }
 
@@ -43,7 +43,7 @@ class ProgramOfRanks {
   BackendKey backend_;
   std::vector<TensorType> types_;  // of the outputs, as wholes
   std::shared_ptr<const MeshState> mesh_;
-  std::shared_ptr<const LocalProgram> program_;  // null where nothing is divided
+  std::shared_ptr<const LocalProgram> program_;  // null if nothing is sharded
   std::unique_ptr<const CapturedBlocks> blocks_;
 };
 

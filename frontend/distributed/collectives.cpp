@@ -1,7 +1,7 @@
 // See fermata/distributed.h: the calls, their gradients and batching rules.
 //
-// Gradients are those of the sum of what all ranks differentiate, so each of them is a collective, too: whatever moves
-// elements one way has a gradient that moves them back.
+// Gradients are those of the sum of the outputs of all ranks, so each of them is a collective, too: the gradient of
+// a call moves elements in the opposite direction.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -131,16 +131,16 @@ void barrier(const Group& group, Location where) {
 
 namespace {
 
-/// On the CPU, tensors of so many bytes are reduced by calls of their own: joining them would copy all of their
-/// elements twice, which takes longer than a call between ranks of one machine, and they would wait for each other.
+/// On the CPU, tensors of this size are reduced separately: merging them would copy all of their
+/// elements twice, which takes longer than a call between ranks on one machine, and they would wait for each other.
 constexpr std::int64_t kAloneFromBytes = std::int64_t{32} << 10;
 
-/// Places in a list of tensors that are reduced by one call: small ones of one dtype, no more than fit a bucket, and
-/// large ones alone. Last ones first, and in the order in which the last of each call is there.
+/// Indices into a list of tensors that one call reduces: small ones of one dtype that fit a bucket, and
+/// large ones alone. Last ones first, in the order in which the last operand of each call becomes available.
 std::vector<std::vector<std::size_t>> buckets(const std::vector<Tensor>& tensors, std::int64_t most_bytes) {
   constexpr std::size_t kNone = ~std::size_t{0};
   std::vector<std::vector<std::size_t>> found;
-  std::size_t open = kNone;  // what small ones are put into
+  std::size_t open = kNone;  // the bucket for small ones
   std::int64_t bytes = 0;
   for (std::size_t i = tensors.size(); i-- > 0;) {
     const Tensor& t = tensors[i];
@@ -199,7 +199,7 @@ VjpTensor broadcast_from(const VjpTensor& x, std::int64_t group, std::int64_t ra
   return call<Op::broadcast_from>({.group = {group}, .ranks = {ranks}, .root = {root}}, {&x.tensor(), 1});
 }
 
-/// The product of what the other ranks have.
+/// The product of the operands of the other ranks.
 VjpTensor product_of_other_ranks(const VjpTensor& x, std::int64_t group, std::int64_t ranks) {
   const VjpTensor all = all_gather(expand_dims(x, 1), group, ranks, 0);
   Shape column = all.shape();
@@ -209,7 +209,7 @@ VjpTensor product_of_other_ranks(const VjpTensor& x, std::int64_t group, std::in
   return reduce(Op::prod, where(is_own, full(1, {all.dtype(), {}}, all), all), 1, false);
 }
 
-/// What reaches x of `g`, the gradient of `y`, where every rank has both: y is the reduction of the x of all ranks.
+/// The gradient of x, given the gradient `g` of `y` on every rank: y is the reduction of the x of all ranks.
 VjpTensor through_reduction(std::int64_t reduction, std::int64_t group, std::int64_t ranks, const VjpTensor& x,
                             const VjpTensor& y, const VjpTensor& g) {
   switch (static_cast<CollectiveReduction>(reduction)) {

@@ -69,7 +69,7 @@ std::vector<ErrorOperand> line_of(const Tensor& x, const std::string& note) {
   return {{"x", to_string(x.dtype(), x.shape()), note}};
 }
 
-/// A tensor that is there and that no gradient or transform knows of: it is divided at once.
+/// A materialized tensor without gradients or transforms: it is sharded immediately.
 bool is_plain_value(const Tensor& x) {
   return x.impl()->payload == nullptr && !x.node()->pending() && !(grad_enabled() && grad_edge(x)) &&
          vmap_frame == nullptr && !in_capture_scope();
@@ -86,7 +86,7 @@ Tensor block_of_whole(const Tensor& x, const MeshState& mesh, const Sharding& sh
 
 using Backward = FunctionCall::Backward;
 
-/// What `make` gives from x without a gradient, and the gradient of x from that of it.
+/// make(x) without a gradient, with the given gradient.
 Tensor with_gradient(std::string name, const Tensor& x, FunctionRef<Tensor()> make, Backward backward, Location where) {
   if (!(grad_enabled() && grad_edge(x))) return make();
   FunctionCall call(std::move(name), {x}, std::move(backward), where);
@@ -112,8 +112,8 @@ Tensor divided(const Tensor& x, const std::shared_ptr<const MeshState>& mesh, co
   return make_sharded(block_of_whole(x, *mesh, sharding, where), x.shape(), mesh, sharding);
 }
 
-/// The divided tensor of these blocks. Processes that have the same block share its gradient evenly: what each of them
-/// makes of its part is added up again where a block was taken.
+/// The sharded tensor of these blocks. Processes with the same block share its gradient evenly: the contributions
+/// are added where the block was taken.
 Tensor joined(const Tensor& block, const Shape& whole, const std::shared_ptr<const MeshState>& mesh,
               const Sharding& sharding, Location where) {
   return with_gradient(
@@ -183,17 +183,16 @@ Sharding MeshState::sharding_of(const AxisSplits& splits, const Tensor& x, std::
       sharding.axes[i] = static_cast<std::uint8_t>(sharding.axes[i] | 1u << m);
     }
     if (const std::int64_t parts = axes.parts(sharding.axes[i]); shape[i] % parts != 0)
-      throw ShapeError(7105,
-                       format_error(7105, "ShapeError",
-                                    fmt::format("{}: axis {} has {} elements, which do not divide into {} equal blocks",
-                                                function, i, shape[i], parts),
-                                    line_of(x, fmt::format("axis {} is {}", i, shape[i])), where,
-                                    "pad it to a multiple, or leave it whole"));
+      throw ShapeError(7105, format_error(7105, "ShapeError",
+                                          fmt::format("{}: axis {} of size {} cannot be split into {} equal blocks",
+                                                      function, i, shape[i], parts),
+                                          line_of(x, fmt::format("axis {} is {}", i, shape[i])), where,
+                                          "pad it to a multiple, or do not split it"));
   }
   return sharding;
 }
 
-// ---- Divided tensors
+// ---- Sharded tensors
 
 bool ShardedValue::is_divided_like(const DistributedValue& other) const {
   const auto& o = static_cast<const ShardedValue&>(other);
@@ -211,8 +210,8 @@ void require_no_capture(std::string_view function, Location where) {
   if (in_capture_scope())
     throw NotRecordable(
         7112, format_error(7112, "UnsupportedError",
-                           fmt::format("{}: a function that is captured has no blocks of its own", function), {}, where,
-                           "call it outside"));
+                           fmt::format("{}: blocks do not exist while a function is captured", function), {}, where,
+                           "call it outside the function"));
 }
 
 const ShardedValue* sharded_value(const Node& node) {
@@ -304,7 +303,7 @@ Tensor own_block(const Tensor& x, Location where) {
 Tensor unshard(const Tensor& x, Location where) {
   require_defined("unshard", x, where);
   if (x.node()->pending()) {
-    if (in_capture_scope()) return x;  // it has the same values, and will be divided or not
+    if (in_capture_scope()) return x;  // it has the same values, whether it will be sharded or not
     x.sync(where);
   }
   const ShardedValue* const value = sharded_value(*x.node());

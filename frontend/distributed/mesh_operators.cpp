@@ -1,4 +1,4 @@
-// The operator behind shard(): a constraint, to which only the partitioner gives a meaning.
+// The operator behind shard(): a constraint, which only the partitioner interprets.
 #include <array>
 #include <utility>
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kConstrain = "constrain";
 
-/// Whether the constraint is made where it is called, on values that are there.
+/// Whether the constraint applies immediately, to materialized values.
 constinit thread_local bool divides_at_once = false;
 
 Sharding sharding_of_words(const std::vector<std::int64_t>& words) {
@@ -26,7 +26,7 @@ std::vector<std::int64_t> words_of(const Sharding& sharding, unsigned rank) {
   return {sharding.axes.begin(), sharding.axes.begin() + rank};
 }
 
-/// Only where values are divided at once: a plan meets a constraint where nothing is divided, and it changes nothing.
+/// Only if values are sharded immediately: in a plan without sharded values a constraint changes nothing.
 Tensor run_constraint(const Call& call, const Tensor& x, std::int64_t number, const std::vector<std::int64_t>& words) {
   if (!divides_at_once) return copy(x, call.where);
   const std::shared_ptr<const MeshState> mesh = mesh_of_number(number);
@@ -66,7 +66,7 @@ void register_mesh_operators() {
       meta(Library::Kind::implementation, "fermata", "Meta"),
       autograd(Library::Kind::implementation, "fermata", "Autograd"),
       batched(Library::Kind::implementation, "fermata", "Batched");
-  m.def("pure constrain(Tensor x, int mesh, int[] axes) -> Tensor", "The same values, divided along axes of a mesh.");
+  m.def("pure constrain(Tensor x, int mesh, int[] axes) -> Tensor", "The same values, sharded along axes of a mesh.");
   cpu.impl(kConstrain, &run_constraint);
   meta.impl(kConstrain, [](const Call&, const Tensor& x, std::int64_t, const std::vector<std::int64_t>&) {
     return meta_tensor({x.dtype(), x.shape()});

@@ -1,4 +1,4 @@
-// What a mesh is, and what is behind a divided tensor.
+// The state of a mesh, and the value of a sharded tensor.
 #pragma once
 
 #include <memory>
@@ -63,7 +63,7 @@ std::optional<ShardingConstraint> constraint_of(const GraphNode& node);
 /// Records a constraint, or divides at once in eager mode. A gradient history continues.
 Tensor constrain(const Tensor& x, const MeshState& mesh, const Sharding& sharding, Location where);
 
-/// A value that a tensor is about to get, divided as the tensor is if the program has placed that.
+/// A value that a tensor is about to get, sharded as the tensor is if the program has placed that.
 Tensor placed_like(const Tensor& target, const Tensor& value, Location where);
 
 /// Whether a sync of what was walked goes through the partitioner.

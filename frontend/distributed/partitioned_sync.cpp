@@ -1,6 +1,6 @@
-// Syncs of programs with divided tensors: what was walked is partitioned, and the graph of this process played.
+// Syncs of programs with sharded tensors: the walk is partitioned, and the graph of this process runs.
 //
-// A partitioned program is kept for the next sync of the same graph, sizes and shardings; only host numbers may differ.
+// A partitioned program is cached for syncs of the same graph, sizes and shardings; only host numbers may differ.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@
 namespace fermata {
 namespace {
 
-/// What a walk is partitioned by.
+/// The inputs of the partitioner for a walk.
 struct Walked {
   Graph graph;
   std::shared_ptr<const MeshState> mesh;
@@ -89,7 +89,7 @@ void add_to_key(std::vector<std::int64_t>& key, const Graph& graph) {
   key.insert(key.end(), graph.outputs.begin(), graph.outputs.end());
 }
 
-/// All that the result depends on, but for host numbers.
+/// Everything that the result depends on, except host numbers.
 std::vector<std::int64_t> key_of(const Walked& w) {
   std::vector<std::int64_t> key{w.mesh->number, is_pass_disabled("bucket_collectives")};
   for (std::size_t i = 0; i < w.graph.nodes.size(); ++i) {
@@ -107,7 +107,7 @@ std::vector<std::int64_t> key_of(const Walked& w) {
   return key;
 }
 
-/// The programs that a thread has partitioned last.
+/// The programs that a thread has partitioned most recently.
 class Programs {
  public:
   static Programs& of_thread() {
@@ -167,7 +167,7 @@ PlainThread::PlainThread() : keys_(thread_keys) {
   const bool records = keys_.included.has(Functionality::capture);
   thread_keys.included = records ? kDefaultKeys : kDefaultKeys - DispatchKeySet(Functionality::capture);
   thread_keys.excluded = Functionality::autograd;
-  // The frame sets keys of its own, and gives back those that it found.
+  // The frame sets its own keys and restores the previous ones.
   outside_.emplace(nullptr);
 }
 PlainThread::~PlainThread() {

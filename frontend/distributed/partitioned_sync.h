@@ -1,4 +1,4 @@
-// What syncs of divided tensors and replays of compiled functions share (partitioned_sync.cpp).
+// Shared by syncs of sharded tensors and replays of compiled functions (partitioned_sync.cpp).
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace fermata {
 
-/// Calls are those of a program that nobody transforms, whatever the thread is in.
+/// Calls run without transforms, whatever transforms the thread is in.
 class PlainThread {
  public:
   PlainThread();
@@ -30,7 +30,7 @@ struct PartitionedWalk {
 };
 PartitionedWalk partition_walk(const Walk& walk);
 
-/// What an output of a walk becomes, from what this process has computed of it.
+/// The value of an output of a walk, from the part that this process has computed.
 StoragePtr storage_of_output(const Tensor& block, std::size_t output, const LocalProgram& program,
                              const std::shared_ptr<const MeshState>& mesh);
 /// Notes for partition_counts() that a program has run.

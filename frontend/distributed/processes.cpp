@@ -22,7 +22,7 @@ const LoadedPlugin<Plugin>& loaded() {
   return plugin;
 }
 
-/// Whether mpirun, or srun with PMI, has started this process: they leave these for the ranks.
+/// Whether mpirun, or srun with PMI, has started this process: they set these variables for the ranks.
 bool was_started_with_others() {
   for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"})
     if (environment_variable(name) != nullptr) return true;
@@ -34,14 +34,14 @@ bool was_started_with_others() {
 const RankGroup& start_processes() {
   if (!was_started_with_others()) return add_group(0, {0}, transport_of_one());
   if (loaded().plugin == nullptr)
-    throw UnsupportedError(
-        7001, format_error(7001, "UnsupportedError",
-                           "distributed: this process was started as one of several, and the part of Fermata that "
-                           "calls MPI cannot be loaded: " +
-                               loaded().failure_reason,
-                           {}, {}));
+    throw UnsupportedError(7001,
+                           format_error(7001, "UnsupportedError",
+                                        "distributed: this process was started as one of several, but the MPI plugin "
+                                        "cannot be loaded: " +
+                                            loaded().failure_reason,
+                                        {}, {}));
   World world = loaded().plugin->start({});
-  if (world.size > 1) hold_choices();  // all ranks have to round alike
+  if (world.size > 1) hold_choices();  // all ranks must round alike
   std::vector<std::int64_t> ranks(static_cast<std::size_t>(world.size));
   std::iota(ranks.begin(), ranks.end(), 0);
   return add_group(world.rank, std::move(ranks), std::move(world.transport), world.local_rank);

@@ -1,5 +1,5 @@
-// Ranks as threads of one process. A call is two meetings: all show their operands, each makes its own result of those
-// of all, and nobody goes on before everybody has.
+// Ranks as threads of one process. A call has two barriers: all publish their operands, each computes its result from
+// them, and none continues before all have finished.
 #include "frontend/distributed/simulated_world.h"
 
 #include <fmt/format.h>
@@ -25,13 +25,13 @@ constinit thread_local const Group* simulated_world = nullptr;
 
 namespace {
 
-/// A message from one rank to another that is not received yet.
+/// A message from one rank to another that has not been received.
 struct Message {
   std::int64_t from, to, tag;
   std::vector<std::byte> bytes;
 };
 
-/// Where the ranks of one group meet.
+/// The barrier of the ranks of one group.
 struct Meeting {
   std::vector<std::int64_t> members;  // ranks of the world, in the order of the group
   std::vector<CollectiveCall> shown;
@@ -42,12 +42,12 @@ struct Meeting {
   std::map<std::pair<std::uint64_t, std::int64_t>, std::shared_ptr<Meeting>> parts;  // by split and color
 };
 
-/// All that the ranks share.
+/// State shared by all ranks.
 struct Shared {
   explicit Shared(std::size_t n) : has_ended(n) {}
   std::mutex mutex;
   std::condition_variable moved;
-  std::vector<bool> has_ended;  // by rank of the world: nobody waits for it
+  std::vector<bool> has_ended;  // by rank of the world
 };
 
 using Lock = std::unique_lock<std::mutex>;
@@ -61,7 +61,7 @@ void wait(Shared& all, Lock& lock, const Meeting& group, std::source_location wh
   all.moved.wait(lock, [&] { return done() || gone() != group.members.end(); });
   if (!done())
     throw CollectiveError(
-        7110, format_error(7110, "CollectiveError", fmt::format("rank {} has ended, and others wait for it", *gone()),
+        7110, format_error(7110, "CollectiveError", fmt::format("rank {} has exited while others wait for it", *gone()),
                            {}, where));
 }
 
@@ -133,7 +133,7 @@ class SimulatedTransport final : public Transport {
       const Lock lock(all_->mutex);
       std::shared_ptr<Meeting>& found = group_->parts[{splits_++, color}];
       if (found == nullptr) found = std::make_shared<Meeting>();
-      found->members.push_back(static_cast<std::int64_t>(rank_));  // of this group, until all have come
+      found->members.push_back(static_cast<std::int64_t>(rank_));  // of this group, until all have arrived
       part = found;
     }
     meet(*all_, *group_, where);
@@ -214,7 +214,7 @@ class SimulatedTransport final : public Transport {
       }
     };
     if (!visit_complex(call.dtype, plain)) visit_compute(call.dtype, plain);
-    meet(*all_, *group_, call.where);  // what is reduced may lie where the result goes
+    meet(*all_, *group_, call.where);  // the operand may overlap the result
     if (!made_.empty()) std::memcpy(call.to, made_.data(), made_.size());
   }
 
@@ -265,7 +265,7 @@ void simulate(int processes, const std::function<void(int rank)>& fn) {
     } catch (...) { error = std::current_exception(); }
     simulated_world = nullptr;
     const Lock lock(all->mutex);
-    // Those that only wait for one that has ended with an error say less.
+    // Errors of ranks that only waited for a failed one are less informative.
     if (first == nullptr) first = error;
     all->has_ended[static_cast<std::size_t>(rank)] = true;
     all->moved.notify_all();

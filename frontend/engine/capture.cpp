@@ -399,7 +399,7 @@ Tensor record_ternary(const Call& call, const Operand& a, const Operand& b, cons
 
 }  // namespace
 
-/// A call in eager mode on values that are divided among processes: recorded, and computed at once.
+/// A call in eager mode on sharded values: recorded, and computed immediately.
 static Tensor call_distributed_pointwise(const Call& call, std::span<const Operand* const> operands) {
   switch (operands.size()) {
     case 1: return AtOnce<&record_unary>::run(call, *operands[0]);

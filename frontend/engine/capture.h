@@ -13,7 +13,7 @@ void register_capture_kernels();
 /// The eager kernels of a backend that compiles: each call is a plan of one node, through the same caches.
 void register_kernels_at_once(BackendKey backend);
 
-/// Installs eager calls on divided tensors.
+/// Installs eager calls on sharded tensors.
 void install_distributed_calls();
 
 /// Records a call of an op that is not pointwise. `context` is for boxed calls; it is set before the node becomes

@@ -127,7 +127,7 @@ bool CapturedCall::all_conditions_hold(std::span<const Tensor> arguments) const 
   for (const auto& [place, layout] : layouts_) {
     const Tensor& t = place.find(arguments, held);
     if (!t.defined()) return false;
-    // How what is pending will be divided is not known before.
+    // The sharding of a pending value is not known in advance.
     if (of_ranks_ != nullptr && t.node()->pending())
       tensor_hooks.materialize(t.node(), "a compiled function uses a pending tensor", {});
     if (!t.node()->pending() && !layout.matches(*t.node())) return false;

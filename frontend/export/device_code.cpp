@@ -135,7 +135,7 @@ std::vector<DeviceImage> device_images(const DeviceCompiler& compiler, const Dev
   for (const DeviceImage& image : images)
     if (image.code.empty())
       throw UnsupportedError(2224, format_error(2224, "UnsupportedError",
-                                                fmt::format("export_program: {} makes no code for {}", compiler.name(),
+                                                fmt::format("export_program: {} does not support {}", compiler.name(),
                                                             targets[image.target]),
                                                 {}, where));
   return images;

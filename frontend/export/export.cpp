@@ -109,7 +109,7 @@ class CudaCheck final : public PlanCheck {
     throw UnsupportedError(
         2221, format_error(2221, "UnsupportedError",
                            fmt::format("export_program: CUDA has no kernel for {} of the calls", missing_.size()),
-                           missing_, where, "leave out ExportOptions::cuda, or compute them otherwise"));
+                           missing_, where, "omit ExportOptions::cuda, or use other ops"));
   }
 
  private:
@@ -146,10 +146,10 @@ class Exporter {
 
   void add_cuda() {
     const DeviceCompiler* const compiler = device_compiler(BackendKey::cuda);
-    std::string reason = "this build is without CUDA";
+    std::string reason = "this build has no CUDA support";
     if (compiler == nullptr || !compiler->can_compile(&reason))
       throw UnsupportedError(
-          2224, format_error(2224, "UnsupportedError", "export_program: code for CUDA is made by NVRTC: " + reason, {},
+          2224, format_error(2224, "UnsupportedError", "export_program: CUDA code requires NVRTC: " + reason, {},
                              call_.to.where));
     std::vector<DeviceArchitecture> architectures;
     for (const CudaArchitecture& a : call_.options.cuda) architectures.push_back({a.major, a.minor});

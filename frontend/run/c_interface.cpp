@@ -115,7 +115,7 @@ int fermata_program_load(const char* path, fermata_program** program) {
 int fermata_program_load_on(const char* path, const char* device, fermata_program** program) {
   return guarded([&] {
     if (path == nullptr || device == nullptr || program == nullptr)
-      refuse("there is no path, no device, or no place for the program");
+      refuse("the path, device or program pointer is null");
     *program = nullptr;
     *program = new fermata_program(load_program(path, device));
   });
@@ -161,7 +161,7 @@ int fermata_program_run_into(fermata_program* p, const fermata_tensor* inputs, s
 int fermata_program_set_stream(fermata_program* p, void* stream) {
   return guarded([&] {
     if (p == nullptr) refuse("the program is null");
-    if (!p->program->set_stream(stream)) refuse("a program on the processor has no stream");
+    if (!p->program->set_stream(stream)) refuse("a program on the CPU has no stream");
   });
 }
 int fermata_program_wait(fermata_program* p) {
@@ -181,7 +181,7 @@ fermata_tensor fermata_results_get(const fermata_results* results, size_t output
 int fermata_results_copy(const fermata_results* results, size_t output, void* to) {
   return guarded([&] {
     if (results == nullptr || output >= results->tensors.size() || to == nullptr)
-      refuse("there is no such result, or no place for it");
+      refuse("there is no such result, or its pointer is null");
     const DenseResult& result = results->tensors[output];
     result.copy(result, to);
   });

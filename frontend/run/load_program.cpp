@@ -17,16 +17,15 @@ namespace {
 using LoadOnCuda = LoadedProgram* (*)(const char* path, int device);
 
 [[noreturn]] void throw_no_part(const std::string& why) {
-  throw UnsupportedError(
-      2206, format_error(2206, "UnsupportedError", "the part of libfermata_run for CUDA cannot be loaded: " + why, {},
-                         {}, "libfermata_run_cuda.so has to lie beside libfermata_run.so"));
+  throw UnsupportedError(2206, format_error(2206, "UnsupportedError", "libfermata_run_cuda cannot be loaded: " + why,
+                                            {}, {}, "install libfermata_run_cuda.so next to libfermata_run.so"));
 }
 
 LoadOnCuda find_part() {
 #ifdef FERMATA_RUN_CUDA_FILE
   Dl_info here;
   if (dladdr(reinterpret_cast<const void*>(&find_part), &here) == 0 || here.dli_fname == nullptr)
-    throw_no_part("the folder of libfermata_run is not known");
+    throw_no_part("the folder of libfermata_run is unknown");
   std::string path = here.dli_fname;
   path.resize(path.rfind('/') + 1);
   void* const library = dlopen((path + FERMATA_RUN_CUDA_FILE).c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -34,7 +33,7 @@ LoadOnCuda find_part() {
   if (function == nullptr) throw_no_part(dlerror());
   return reinterpret_cast<LoadOnCuda>(function);
 #else
-  throw_no_part("this build has none");
+  throw_no_part("this build does not contain it");
 #endif
 }
 
@@ -59,7 +58,7 @@ WantedDevice read_device(std::string_view text) {
     if (error == std::errc() && rest == end && wanted.number >= 0) return wanted;
   }
   throw ValueError(2211, format_error(2211, "ValueError",
-                                      fmt::format("there is no device '{}': cpu, cuda or cuda:N", text), {}, {}));
+                                      fmt::format("unknown device '{}': expected cpu, cuda or cuda:N", text), {}, {}));
 }
 
 }  // namespace
@@ -71,9 +70,8 @@ std::unique_ptr<LoadedProgram> load_program(const std::string& path, std::string
   const ProgramHead head = decode_head(bytes, path);
   if (wanted.is_cuda.value_or(head.cpu.bytes == 0)) return load_on_cuda(path, wanted.number);
   if (head.cpu.bytes == 0)
-    throw UnsupportedError(
-        2203, format_error(2203, "UnsupportedError", path + " has code for CUDA and none for processors", {}, {},
-                           "export it with ExportOptions::targets, or load it for cuda"));
+    throw UnsupportedError(2203, format_error(2203, "UnsupportedError", path + " has code only for CUDA", {}, {},
+                                              "export it with ExportOptions::targets, or load it for cuda"));
   return std::make_unique<CpuProgram>(ProgramBytes{bytes, path, std::move(mapping)}, head);
 }
 

@@ -62,7 +62,7 @@ class Reader {
   Reader(std::string_view bytes, const std::string& path) : rest_(bytes), path_(path) {}
   template <class... T> void operator()(T&... fields) { (field(fields), ...); }
   void finish() const {
-    if (!rest_.empty()) damaged("bytes are left over");
+    if (!rest_.empty()) damaged("trailing bytes");
   }
 
  private:
@@ -70,13 +70,13 @@ class Reader {
   std::uint64_t number() {
     std::uint64_t value = 0;
     for (unsigned shift = 0; shift < 64; shift += 7) {
-      if (rest_.empty()) damaged("its description ends early");
+      if (rest_.empty()) damaged("its description is truncated");
       const auto byte = static_cast<unsigned char>(rest_.front());
       rest_.remove_prefix(1);
       value |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
       if ((byte & 0x80) == 0) return value;
     }
-    damaged("a number is too long");
+    damaged("an integer is too long");
   }
   std::uint64_t at_most(std::uint64_t most) {
     const std::uint64_t value = number();
@@ -199,9 +199,9 @@ ProgramHead decode_head(std::string_view file, const std::string& path) {
 
 std::string_view part_of(std::string_view file, const FilePart& part, const std::string& path) {
   if (part.offset > file.size() || part.bytes > file.size() - part.offset)
-    throw_damaged(path, "a part is outside the file");
+    throw_damaged(path, "a section is outside the file");
   const std::string_view bytes = file.substr(part.offset, part.bytes);
-  if (checksum_of(bytes) != part.checksum) throw_damaged(path, "the checksum of a part does not match");
+  if (checksum_of(bytes) != part.checksum) throw_damaged(path, "the checksum of a section does not match");
   return bytes;
 }
 

@@ -148,19 +148,19 @@ void RecordTable::set_record(std::size_t at, std::span<const std::int64_t> symbo
   for (const SizeExpression& x : r.attributes) attributes.push_back(value(x, symbols));
   TensorType type;
   if (r.argument != ProgramRecord::kNoArgument) {
-    if (r.argument >= arguments.size()) throw_damaged(path_, "an argument of a function");
+    if (r.argument >= arguments.size()) throw_damaged(path_, "an argument of a function is missing");
     type = arguments[r.argument];
   } else if (!r.functions.empty()) {
     type = set_call(at, operands, attributes, symbols);
   } else if (body_.is_result_of_call(r)) {
     const std::vector<TensorType>& results = calls_.at(r.operands[0]).results;
     const auto number = static_cast<std::size_t>(attributes[0]);
-    if (number >= results.size()) throw_damaged(path_, "a result of a function");
+    if (number >= results.size()) throw_damaged(path_, "a result of a function is missing");
     type = results[number], attributes[0] = tuple_layout(results).offsets[number];
   } else {
     type = type_of(r, operands, attributes, symbols);
   }
-  if (type.dtype != r.dtype || type.shape.rank() != r.rank) throw_damaged(path_, "the type of a record");
+  if (type.dtype != r.dtype || type.shape.rank() != r.rank) throw_damaged(path_, "a record has the wrong type");
   if (r.rank > Node::kInlineRank)
     extras_[at].sizes = type.shape;
   else

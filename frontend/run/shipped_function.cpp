@@ -13,7 +13,7 @@ namespace fermata {
 void ShippedFunction::set(std::span<const std::int64_t> symbols, std::span<const TensorType> arguments) {
   if (is_bound_ && std::ranges::equal(symbols, symbols_) && std::ranges::equal(arguments, arguments_)) return;
   is_bound_ = false;
-  if (arguments.size() != function_.arguments) throw_damaged(path_, "the arguments of a function");
+  if (arguments.size() != function_.arguments) throw_damaged(path_, "a function has the wrong number of arguments");
   records_.set(symbols, arguments);
   bound_.bind(*function_.plan, records_.nodes());
   arguments_.assign(arguments.begin(), arguments.end()), symbols_.assign(symbols.begin(), symbols.end());
@@ -23,13 +23,13 @@ void ShippedFunction::set(std::span<const std::int64_t> symbols, std::span<const
   is_bound_ = true;
 }
 
-Graph ShippedFunction::graph() const { throw_internal("the function of an exported program is no graph"); }
+Graph ShippedFunction::graph() const { throw_internal("functions of exported programs have no graph"); }
 
 LeafBuffer ShippedFunction::buffer_of(const ProgramLeaf& leaf, const TensorView& v,
                                       std::vector<StoragePtr>& copies) const {
   const std::span<const std::int64_t> sizes(v.sizes, v.rank), strides(v.strides, v.rank);
   if (!leaf.strides.empty() || leaf.offset != 0) {
-    if (!std::ranges::equal(leaf.strides, strides)) throw_damaged(path_, "the strides of an argument");
+    if (!std::ranges::equal(leaf.strides, strides)) throw_damaged(path_, "an argument has the wrong strides");
     return {static_cast<std::byte*>(v.data) - leaf.offset * static_cast<std::int64_t>(byte_size(v.dtype)), v.buffer};
   }
   if (is_dense(sizes, strides)) return {v.data, v.buffer};

@@ -38,7 +38,7 @@ void require_reducible(const InferCall& call, std::int64_t number) {
 /// As many parts of equal size as there are ranks.
 void split(const InferCall& call, Shape& shape, unsigned axis, std::int64_t ranks) {
   if (shape[axis] % ranks != 0)
-    call.fail<ShapeError>(7003, "ShapeError", fmt::format("{} ranks do not divide the axis", ranks),
+    call.fail<ShapeError>(7003, "ShapeError", fmt::format("the axis cannot be split among {} ranks", ranks),
                           {fmt::format("axis {} is {}", axis, shape[axis])});
   shape[axis] /= ranks;
 }
@@ -104,14 +104,14 @@ TensorType GatherTo::infer(const InferCall& call) const {
 TensorType PermuteRanks::infer(const InferCall& call) const {
   require_ranks(call, ranks.value);
   const Integers list = pairs.value;
-  if (list.size() % 2 != 0) call.fail<ValueError>(7004, "ValueError", "pairs of ranks are expected");
+  if (list.size() % 2 != 0) call.fail<ValueError>(7004, "ValueError", "expected pairs of ranks");
   for (std::size_t i = 0; i < list.size(); ++i) {
     require_rank(call, list[i], ranks.value, "a rank of a pair");
     for (std::size_t k = i % 2; k < i; k += 2)
       if (list[k] == list[i])
         call.fail<ValueError>(
             7004, "ValueError",
-            fmt::format("two pairs have rank {} as their {}", list[i], i % 2 == 0 ? "first" : "second"));
+            fmt::format("two pairs have rank {} as their {}", list[i], i % 2 == 0 ? "source" : "target"));
   }
   return call.operand(0);
 }

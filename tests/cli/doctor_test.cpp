@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <regex>
 #include <set>
+#include <sstream>
 #include <string>
 
 #include "tests/cli/run_program.h"
@@ -63,6 +64,21 @@ TEST(Doctor, ShowsValuesAndPointsAtMisspeltNames) {
   EXPECT_TRUE(std::regex_search(doctor.out, std::regex("FERMATA_NUM_THREADS +1 ")));
   EXPECT_THAT(doctor.out, HasSubstr("1 in the pool"));
   EXPECT_THAT(doctor.out, HasSubstr("- FERMATA_NO_SUCH_THING is set, but the engine does not read it.\n"));
+}
+
+TEST(Doctor, AlignsTheColumnsOfVariables) {
+  const Scratch scratch;
+  const Outcome doctor = run_program("fermata doctor", "FERMATA_PROFILE=/a/folder/with/a/long/name/trace.json ");
+  std::istringstream lines(doctor.out.substr(doctor.out.find("\nenvironment ") + 1));
+  std::string line;
+  std::getline(lines, line);
+  for (const char* const title : {"default", "meaning"}) EXPECT_THAT(line, HasSubstr(std::string("  ") + title));
+  const std::size_t otherwise = line.find("default"), meaning = line.find("meaning");
+  while (std::getline(lines, line) && !line.empty())
+    for (const std::size_t column : {otherwise, meaning}) {
+      EXPECT_EQ(line.substr(column - 2, 2), "  ") << line;
+      EXPECT_NE(line[column], ' ') << line;
+    }
 }
 
 TEST(Doctor, SaysWhyKernelsAreNotCompiled) {

@@ -408,7 +408,7 @@ TEST_F(ExportToCuda, CallsWithoutAKernelAreAllNamed) {
               "  cholesky f32" +
                   at(0) + "  cast     f32" + at(1) + "  fft      c64" + at(1) + "  abs      c64" + at(1) +
                   "  at       codegen_cuda/exported_test.cpp:" + std::to_string(line + 4) +
-                  "\n  hint     leave out ExportOptions::cuda, or compute them otherwise");
+                  "\n  hint     omit ExportOptions::cuda, or use other ops");
   }
 }
 
@@ -418,14 +418,14 @@ TEST_F(ExportToCuda, DevicesThatTheFileOrTheMachineHasNotAreNamed) {
   if (exports_for_processors(path("cpu.fermata"))) {
     EXPECT_EQ(refusal(path("cpu.fermata"), "cuda", 2203),
               "FM2203 UnsupportedError: " + path("cpu.fermata") +
-                  " has code for processors and none for CUDA\n  hint export it with ExportOptions::cuda");
+                  " has code only for the CPU\n  hint export it with ExportOptions::cuda");
     run::Program cpu(path("cpu.fermata"));
     EXPECT_THROW(cpu.set_stream(nullptr), run::Error);
     cpu.wait();
   }
   export_program(path(), {.cuda = architectures()}, f, x);
   EXPECT_EQ(refusal(path(), "cpu", 2203), "FM2203 UnsupportedError: " + path() +
-                                              " has code for CUDA and none for processors\n"
+                                              " has code only for CUDA\n"
                                               "  hint export it with ExportOptions::targets, or load it for cuda");
   const gpu::DeviceInfo& info = gpu::current_device().info();
   const std::string own = "sm_" + std::to_string(info.major) + std::to_string(info.minor);
@@ -439,7 +439,7 @@ TEST_F(ExportToCuda, DevicesThatTheFileOrTheMachineHasNotAreNamed) {
                                                   std::to_string(gpu::device_count()));
   for (const char* const device : {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1 "})
     EXPECT_EQ(refusal(path(), device, 2211),
-              std::string("FM2211 ValueError: there is no device '") + device + "': cpu, cuda or cuda:N");
+              std::string("FM2211 ValueError: unknown device '") + device + "': expected cpu, cuda or cuda:N");
 }
 
 TEST_F(ExportToCuda, AKernelThatIsMissingIsNamed) {
@@ -461,7 +461,7 @@ TEST_F(ExportToCuda, AKernelThatIsMissingIsNamed) {
     const std::size_t begin = text.find("fm_scan_totals"), end = text.find(')', begin);
     ASSERT_NE(begin, std::string::npos) << text;
     EXPECT_EQ(text.substr(0, begin) + text.substr(end),
-              "FM2205 UnsupportedError: cumulative_prod: the program has no kernel of CUDA for these sizes ()\n"
+              "FM2205 UnsupportedError: cumulative_prod: the program has no CUDA kernel for these sizes ()\n"
               "  hint export it with an example of such sizes");
   }
   expect_result(program.run(views({few})), 0, f(few));
@@ -519,9 +519,9 @@ TEST_F(ExportToCuda, ThePartForCudaLiesBesideTheLibrary) {
   const Outcome outcome = run_in_c("LD_PRELOAD='" + path(library.filename()) + "' ", "'" + path() + "' 1 cuda");
   EXPECT_EQ(outcome.status, 1);
   const std::string part = folder + "/libfermata_run_cuda.so." FERMATA_RUN_VERSION;
-  EXPECT_EQ(outcome.out, "FM2206 UnsupportedError: the part of libfermata_run for CUDA cannot be loaded: " + part +
+  EXPECT_EQ(outcome.out, "FM2206 UnsupportedError: libfermata_run_cuda cannot be loaded: " + part +
                              ": cannot open shared object file: No such file or directory\n"
-                             "  hint libfermata_run_cuda.so has to lie beside libfermata_run.so\n");
+                             "  hint install libfermata_run_cuda.so next to libfermata_run.so\n");
 }
 
 /// What NVRTC makes, which needs neither a driver nor a device.
@@ -582,7 +582,7 @@ TEST_F(CudaWithoutDeviceExport, ArchitecturesThatNvrtcDoesNotKnowAreRefused) {
   const std::string text = message<UnsupportedError>([&] {
     export_program(path(), {.cuda = {{1, 0}}}, example, randn({3, 5}));
   });
-  EXPECT_THAT(text, ContainsRegex("^FM2224 UnsupportedError: export_program: NVRTC [0-9]+\\.[0-9]+ makes no code for "
+  EXPECT_THAT(text, ContainsRegex("^FM2224 UnsupportedError: export_program: NVRTC [0-9]+\\.[0-9]+ does not support "
                                   "sm_10\n  at   HERE$"));
 }
 

@@ -56,7 +56,7 @@ TEST_P(WorldOfOne, WhatIsSentIsReceived) {
   EXPECT_EQ(distributed::receive({2, 3}, DType::f32, 0, distributed::world(), 7).to_vector<float>(),
             x_.to_vector<float>());
   EXPECT_EQ(message<CollectiveError>([] { distributed::receive({2}, DType::f32, 0).sync(); }),
-            "FM7005 CollectiveError: receive_from: nothing of 8 bytes with tag 0 was sent by this rank\n"
+            "FM7005 CollectiveError: receive_from: this rank has sent no message of 8 bytes with tag 0\n"
             "  at   HERE");
 }
 
@@ -101,7 +101,7 @@ TEST_P(WorldOfOne, Errors) {
   EXPECT_EQ(message<ValueError>([&] {
               distributed::permute(x_, {{0, 0}, {0, 0}});
             }),
-            "FM7004 ValueError: permute_ranks: two pairs have rank 0 as their first\n"
+            "FM7004 ValueError: permute_ranks: two pairs have rank 0 as their source\n"
             "  x    f32[2, 3]\n"
             "  at   HERE");
   EXPECT_EQ(message<DTypeError>([&] { distributed::all_reduce(x_ > 2); }),

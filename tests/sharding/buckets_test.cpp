@@ -64,8 +64,8 @@ TEST(ShardedBuckets, ExplainNamesThem) {
     const Mesh mesh({{"data", 2}});
     const Tensor x = shard(ones({4, 8}), mesh, {"data"});
     const std::string text = explain({x.sum({0}), exp(x).sum({0})});
-    EXPECT_THAT(text, HasSubstr("the sum of what sum gives on parts (bucket 1)\n"));
-    EXPECT_THAT(text, HasSubstr("2 in all, in one call, 64 B sent by each process\n"));
+    EXPECT_THAT(text, HasSubstr("sum of the partial results of sum (bucket 1)\n"));
+    EXPECT_THAT(text, HasSubstr("2 in total, in one call, 64 B sent by each process\n"));
     EXPECT_THAT(text, HasSubstr("concat("));
   });
 }

@@ -72,7 +72,7 @@ const std::vector<AxisSplits>& ways() {
 constexpr DType kDTypes[] = {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8,      DType::i32,
                              DType::i64, DType::u8,  DType::u16, DType::c64,  DType::boolean, DType::f8e4m3fn};
 
-/// Every dtype, in every way; and what cannot be divided.
+/// Every dtype, in every way; and what cannot be sharded.
 NamedTensors values(const Mesh* mesh) {
   NamedTensors all;
   std::int64_t seed = 0;

@@ -1,4 +1,4 @@
-// Random programs whose inputs are divided at random, beside the same programs in one process. FERMATA_FUZZ_COUNT says
+// Random programs whose inputs are sharded at random, beside the same programs in one process. FERMATA_FUZZ_COUNT says
 // how many, FERMATA_SEED which ones.
 #include <fermata/control_flow.h>
 #include <fermata/fermata.h>
@@ -82,7 +82,7 @@ class NetworkProgram {
       if (const Tensor& y = values_[(i * 7 + below(5)) % values_.size()]; y.shape() == x.shape()) return y;
     return x;
   }
-  // Functions of control flow: what they mention may be divided, too.
+  // Functions of control flow: what they mention may be sharded, too.
   Tensor looped(const Tensor& x) {
     const Tensor y = same_shape(x);
     return fori_loop(

@@ -28,7 +28,7 @@ inline AxisSplits random_splits(const Shape& shape, const Mesh& mesh, const std:
   return splits;
 }
 
-/// Transfers cost nothing to speak of: even small programs are divided wherever they can be.
+/// Transfers cost nothing to speak of: even small programs are sharded wherever they can be.
 struct CheapTransfers {
   CheapTransfers() { partition_costs = {.latency = 1e-12, .bytes_per_second = 1e16}; }
   ~CheapTransfers() { partition_costs = before; }

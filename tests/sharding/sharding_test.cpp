@@ -1,4 +1,4 @@
-// Divided tensors by themselves, and programs of them that train.
+// Sharded tensors by themselves, and programs of them that train.
 #include <fermata/fermata.h>
 #include <fermata/mesh.h>
 #include <gmock/gmock.h>
@@ -156,12 +156,12 @@ TEST_P(Sharding, CompiledFunctionsReplay) {
     check(other, shard(other, mesh, {"data"}).sync(), "[data, -]");
     check(other, shard(other, mesh, {"data"}), "[data, -]");  // pending
     EXPECT_EQ(runs, recorded);
-    // What is divided in another way is another program; so is what is not divided.
+    // What is sharded in another way is another program; so is what is not divided.
     for (int i = 0; i < 3; ++i) {
       check(one, shard(one, mesh, {{}, "data"}).sync(), sharding_of(f(shard(one, mesh, {{}, "data"})).first));
       check(one, one, sharding_of(f(one).first));
     }
-    // Tensors that it mentions may change, also how they are divided.
+    // Tensors that it mentions may change, also how they are sharded.
     const Tensor x = shard(one, mesh, {"data"}).sync();
     for (int i = 0; i < 3; ++i) {
       w -= 0.1 * w;
@@ -451,7 +451,7 @@ TEST_P(Sharding, ExplainShowsShardingsAndCollectives) {
     EXPECT_THAT(text, HasSubstr("partitioned over the mesh data 2, model 1\n"));
     EXPECT_THAT(text, HasSubstr("[data, -]"));
     EXPECT_THAT(text, HasSubstr("all_reduce     along data"));
-    EXPECT_THAT(text, HasSubstr("the sum of what sum gives on parts"));
+    EXPECT_THAT(text, HasSubstr("sum of the partial results of sum"));
   });
 }
 
@@ -496,7 +496,7 @@ TEST(ShardingErrors, SayWhatDoesNotFit) {
     EXPECT_THAT(message_of<ShapeError>([&] {
                   shard(x, mesh, {{}, "data"});
                 }),
-                HasSubstr("FM7105 ShapeError: shard: axis 1 has 3 elements, which do not divide into 2 equal blocks"));
+                HasSubstr("FM7105 ShapeError: shard: axis 1 of size 3 cannot be split into 2 equal blocks"));
     const Mesh other({{"data", 2}});
     const Tensor a = shard(x, mesh, {"data"}), b = shard(x, other, {"data"});
     EXPECT_THAT(message_of<ValueError>([&] { (a + b).sync(); }),
@@ -521,7 +521,7 @@ TEST(ShardingErrors, OfProcessesThatRunDifferentPrograms) {
                   if (rank == 0) distributed::all_reduce(ones({3})).sync();
                 });
               }),
-              StartsWith("FM7110 CollectiveError: rank 1 has ended, and others wait for it\n"
+              StartsWith("FM7110 CollectiveError: rank 1 has exited while others wait for it\n"
                          "  at   sharding/sharding_test.cpp:"));
 }
 
@@ -547,7 +547,7 @@ TEST(ShardingErrors, OfBlocksInFunctionsThatAreCaptured) {
                     0, 2, [&](const Tensor&, const Tensor& t) { return t + own_block(x); }, ones({4}))
                     .sync();
               }),
-              StartsWith("FM7112 UnsupportedError: own_block: a function that is captured has no blocks of its own\n"
+              StartsWith("FM7112 UnsupportedError: own_block: blocks do not exist while a function is captured\n"
                          "  at   sharding/sharding_test.cpp:"));
 }
 

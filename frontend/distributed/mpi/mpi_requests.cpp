@@ -17,7 +17,7 @@ namespace {
 
 // ---- Dtypes and reductions
 
-/// Of numbers that are reduced.
+/// Of elements that are reduced.
 MPI_Datatype number_type(DType dtype) {
   switch (dtype) {
     case DType::boolean:
@@ -33,7 +33,7 @@ MPI_Datatype number_type(DType dtype) {
     case DType::f64: return MPI_DOUBLE;
     case DType::c64: return MPI_C_FLOAT_COMPLEX;
     case DType::c128: return MPI_C_DOUBLE_COMPLEX;
-    default: throw_internal("MPI reduces no such numbers");
+    default: throw_internal("MPI cannot reduce this dtype");
   }
 }
 
@@ -45,11 +45,11 @@ MPI_Datatype element_type(DType dtype) {
     case 4: return MPI_UINT32_T;
     case 8: return MPI_UINT64_T;
     case 16: return MPI_C_DOUBLE_COMPLEX;
-    default: throw_internal("elements of a size that MPI has no type for");
+    default: throw_internal("no MPI type has this element size");
   }
 }
 
-/// MPI leaves open what becomes of NaN: here one of any rank is the result, as in max() and min().
+/// MPI does not specify NaN: here a NaN of any rank is the result, as in max() and min().
 template <class T, bool kIsMax> void extreme(void* in, void* inout, int* count, MPI_Datatype*) {
   const auto* const a = static_cast<const T*>(in);
   auto* const b = static_cast<T*>(inout);
@@ -70,7 +70,7 @@ MPI_Op operation_of(CollectiveReduction reduction, DType dtype) {
   switch (reduction) {
     case CollectiveReduction::sum: return MPI_SUM;
     case CollectiveReduction::prod: return MPI_PROD;
-    case CollectiveReduction::mean: throw_internal("a mean is a sum to a transport");
+    case CollectiveReduction::mean: throw_internal("transports do not compute means");
     case CollectiveReduction::max:
     case CollectiveReduction::min: break;
   }
@@ -81,7 +81,7 @@ MPI_Op operation_of(CollectiveReduction reduction, DType dtype) {
 
 // ---- One call as requests
 
-/// Some elements of a type, as one element whose neighbor is a block further on: how parts of blocks are addressed.
+/// Some elements as one MPI element with the extent of a block: addresses a part of each block.
 class PartOfBlock {
  public:
   PartOfBlock(MPI_Datatype element, std::int64_t count, std::int64_t block_bytes, std::source_location where) {
@@ -91,7 +91,7 @@ class PartOfBlock {
     require_success(MPI_Type_commit(&type_), "MPI_Type_commit", where);
     MPI_Type_free(&part);
   }
-  ~PartOfBlock() { MPI_Type_free(&type_); }  // once what uses it has ended
+  ~PartOfBlock() { MPI_Type_free(&type_); }  // after the requests that use it have completed
   PartOfBlock(const PartOfBlock&) = delete;
   PartOfBlock& operator=(const PartOfBlock&) = delete;
   MPI_Datatype type() const { return type_; }
@@ -100,7 +100,7 @@ class PartOfBlock {
   MPI_Datatype type_;
 };
 
-/// Starts the parts of a call, each of a count that MPI can express.
+/// Starts the parts of a call; the count of each fits an int.
 class Starter {
  public:
   Starter(const CollectiveCall& call, MPI_Comm comm, std::int64_t ranks, std::int64_t rank,

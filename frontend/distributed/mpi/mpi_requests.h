@@ -1,4 +1,4 @@
-// One collective as requests of MPI: in parts, where it has more elements than a call of MPI takes.
+// One collective as MPI requests: several if it has more elements than one MPI call supports.
 #pragma once
 
 #include <mpi.h>
@@ -11,10 +11,10 @@
 
 namespace fermata::distributed {
 
-/// Elements that one call of MPI moves at most. Tests choose less.
+/// Maximum elements per MPI call; smaller in tests.
 std::int64_t largest_count();
 
-/// Starts a call. Gives what has to stay until the requests have ended.
+/// Starts a call. Returns what must stay alive until the requests have completed.
 std::vector<std::byte> start_requests(const CollectiveCall& call, MPI_Comm comm, std::int64_t ranks, std::int64_t rank,
                                       std::vector<MPI_Request>& requests);
 

@@ -38,7 +38,7 @@ std::chrono::seconds time_limit() {
   return limit;
 }
 
-/// FERMATA_SHARED_MEMORY=0: ranks of one machine talk as those of several do.
+/// FERMATA_SHARED_MEMORY=0: ranks on one machine communicate like ranks on several.
 bool shares_memory() {
   static const bool shares = environment_number("FERMATA_SHARED_MEMORY", 1) != 0;
   return shares;
@@ -46,18 +46,18 @@ bool shares_memory() {
 
 std::atomic<bool> ranks_share_processors = false;
 
-/// Between two looks at memory that another processor writes.
+/// Between two reads of memory that another processor writes.
 void pause_processor() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
 }
 
-// ---- What is on its way
+// ---- Pending transfers
 
-/// What this thread has started and not ended.
+/// Transfers that this thread has started and not completed.
 thread_local std::vector<StartedTransfer*> of_this_thread;
-/// Buffers that ranks may not have taken yet. MPI moves them while it is called.
+/// Buffers that other ranks may not have received yet. MPI moves them while it is called.
 std::atomic<std::int64_t> sends_on_their_way = 0;
 
 class Transfer : public StartedTransfer {
@@ -66,7 +66,7 @@ class Transfer : public StartedTransfer {
   ~Transfer() override { std::erase(of_this_thread, this); }
 };
 
-/// By requests of MPI.
+/// Through MPI requests.
 class MpiTransfer final : public Transfer {
  public:
   explicit MpiTransfer(const MpiTransport::Waiting& waiting) : waiting_(waiting) {}
@@ -74,7 +74,7 @@ class MpiTransfer final : public Transfer {
     if (requests.empty()) return;
     try {
       wait();
-    } catch (const Error&) {}  // no call is made from now on: give_up_on_mpi()
+    } catch (const Error&) {}  // no further calls are made: give_up_on_mpi()
   }
   bool progress() override {
     if (requests.empty()) return true;
@@ -97,11 +97,11 @@ class MpiTransfer final : public Transfer {
   MpiTransport::Waiting waiting_;
 };
 
-/// Rounds that a call which is waited for at once posts before it makes the results of the first one. A call that
-/// others run beside posts as much as there is room for: the other ranks can then go on without this one.
+/// Rounds that an immediately awaited call posts before it computes the results of the first one. A call that
+/// overlaps with others posts as many as fit: the other ranks can then continue without this one.
 constexpr std::int64_t kRoundsAhead = 2, kAllRounds = std::numeric_limits<std::int64_t>::max();
 
-/// By memory.
+/// Through shared memory.
 class MemoryTransfer final : public Transfer {
  public:
   MemoryTransfer(SharedExchange& exchange, const CollectiveCall& call, const MpiTransport::Waiting& waiting)
@@ -113,7 +113,7 @@ class MemoryTransfer final : public Transfer {
       wait();
     } catch (const Error&) {}
   }
-  /// Of those on their way the first one goes on with all, so that looking at each of them does not cost its square.
+  /// The first pending transfer makes progress on all, so that polling each of them is not quadratic.
   bool progress() override { return transfer_.is_first() ? transfer_.progress() : transfer_.has_ended(); }
   void wait() override {
     if (!transfer_.has_ended() && why_given_up().empty())
@@ -189,10 +189,9 @@ MpiTransport::MpiTransport(MPI_Comm comm, std::vector<std::int64_t> ranks, int s
 void MpiTransport::require_usable(const CollectiveCall& call) const {
   if (const std::string why = why_given_up(); !why.empty())
     throw CollectiveError(
-        7008,
-        format_error(7008, "CollectiveError",
-                     fmt::format("{}: this process makes no calls with others since one failed: {}", call.name, why),
-                     {}, call.where));
+        7008, format_error(7008, "CollectiveError",
+                           fmt::format("{}: collectives are disabled because one failed: {}", call.name, why), {},
+                           call.where));
 }
 
 std::uint64_t MpiTransport::begin(const CollectiveCall& call) {
@@ -266,7 +265,7 @@ bool MpiTransport::will_not_come(std::size_t rank, const Waiting& waiting) const
          (RankStatus::state(of_world) == RankState::ended || RankStatus::is_lost(of_world));
 }
 
-/// The ranks that have not come to the call, and what they are doing.
+/// The ranks that have not arrived, with their state and last call.
 std::string MpiTransport::who_is_missing(const Waiting& waiting) const {
   std::vector<std::string> missing;
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
@@ -274,18 +273,18 @@ std::string MpiTransport::who_is_missing(const Waiting& waiting) const {
     const std::int64_t rank = ranks_[i];
     const auto state = RankStatus::state(rank);
     if (!state) {
-      missing.push_back(fmt::format("rank {} is on another machine, from which nothing has come", i));
+      missing.push_back(fmt::format("rank {} is on another machine and has not arrived", i));
       continue;
     }
     const std::string last = RankStatus::last_call(rank);
     missing.push_back(fmt::format("rank {} {}; {}", i,
-                                  RankStatus::is_gone(rank)     ? "is gone"
-                                  : *state == RankState::ended  ? "has ended"
-                                  : *state == RankState::failed ? "has given up"
-                                                                : "runs",
-                                  last.empty() ? "it has called nothing" : "its last call is " + last));
+                                  RankStatus::is_gone(rank)     ? "has died"
+                                  : *state == RankState::ended  ? "has exited"
+                                  : *state == RankState::failed ? "has failed"
+                                                                : "is running",
+                                  last.empty() ? "it has made no call" : "its last call is " + last));
   }
-  return missing.empty() ? "all ranks have come to it" : fmt::format("{}", fmt::join(missing, ", "));
+  return missing.empty() ? "all ranks have arrived" : fmt::format("{}", fmt::join(missing, ", "));
 }
 
 void MpiTransport::wait(std::vector<MPI_Request>& requests, const Waiting& waiting) const {
@@ -298,7 +297,7 @@ void MpiTransport::wait(std::vector<MPI_Request>& requests, const Waiting& waiti
         return ended != 0;
       },
       waiting);
-  // What came from a rank that has failed meanwhile may have been memory that it had given back.
+  // Data from a rank that has failed meanwhile may have been read from freed memory.
   if (RankStatus::has_failures()) fail(fmt::format("another rank has failed ({})", who_is_missing(waiting)), waiting);
 }
 
@@ -309,13 +308,13 @@ void MpiTransport::fail(const std::string& what, const Waiting& waiting) const {
 }
 
 void MpiTransport::wait_until(FunctionRef<bool()> has_ended, const Waiting& waiting) const {
-  // A test may take long: MPI, too, gives the processor away.
+  // A poll may take long: MPI yields the processor as well.
   const int tests_without_clock = ranks_share_processors ? 20 : 200;
-  // Who gives the processor away to another program gets it back after a time slice of milliseconds; who does not takes
-  // it from a rank that has to share its own.
+  // After yielding to another program, this thread returns after a time slice of milliseconds. Not yielding takes the
+  // processor from a rank that shares it.
   const auto spin = std::chrono::microseconds(ranks_share_processors ? 0 : 500);
   constexpr auto kBetweenLooks = std::chrono::milliseconds(1), kPatience = std::chrono::milliseconds(5);
-  // From when a rank is gone to when its messages are given up, and as many tests.
+  // How long, and for how many polls, messages of a lost rank may still arrive.
   constexpr auto kGrace = std::chrono::milliseconds(200);
   constexpr int kGraceTests = 100, kTestsBetweenOthers = 16;
   if (const std::string why = why_given_up(); !why.empty()) fail(why, waiting);
@@ -331,14 +330,14 @@ void MpiTransport::wait_until(FunctionRef<bool()> has_ended, const Waiting& wait
     const auto now = Clock::now();
     if (tests == tests_without_clock) begin = looked = now;
     if (now - begin < spin) continue;
-    if (are_missing && now - begin > kPatience)  // nothing can come meanwhile
+    if (are_missing && now - begin > kPatience)  // nothing can arrive meanwhile
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     else
       sched_yield();
     if (now - looked < kBetweenLooks) continue;
     looked = now;
     if (time_limit().count() != 0 && now - begin > time_limit())
-      fail(fmt::format("waited {} s in vain ({})", time_limit().count(), who_is_missing(waiting)), waiting);
+      fail(fmt::format("timed out after {} s ({})", time_limit().count(), who_is_missing(waiting)), waiting);
     bool are_all_to_come = true;
     are_missing = false;
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
@@ -348,7 +347,7 @@ void MpiTransport::wait_until(FunctionRef<bool()> has_ended, const Waiting& wait
     if (are_all_to_come) continue;
     if (gone_since == Clock::time_point()) gone_since = now, tests_since_gone = 0;
     if (now - gone_since > kGrace && tests_since_gone > kGraceTests)
-      fail(fmt::format("not all ranks will come ({})", who_is_missing(waiting)), waiting);
+      fail(fmt::format("some ranks will never arrive ({})", who_is_missing(waiting)), waiting);
   }
 }
 
@@ -424,7 +423,7 @@ Transport::Part MpiTransport::split(std::int64_t color, std::int64_t key, std::s
   const std::uint64_t number = ++calls_;
   RankStatus::begin_call(status_group_, number, call.name, where);
   if (checks_collectives()) compare_with_other_ranks(call, number);
-  // What the others want, which has a limit of time; the calls below do not wait for ranks that are not there.
+  // This exchange has a timeout; the calls below do not wait for missing ranks.
   static int groups = 1;
   std::vector<std::array<std::int64_t, 3>> all(ranks_.size());
   const std::array<std::int64_t, 3> own{color, key, groups};
@@ -436,7 +435,7 @@ Transport::Part MpiTransport::split(std::int64_t color, std::int64_t key, std::s
   }
   wait(requests, {*this, number, "split", where});
   Part part;
-  int colors = 0;  // as MPI takes them: the number of the first rank that gives it
+  int colors = 0;  // for MPI: the number of the first rank with this color
   while (all[static_cast<std::size_t>(colors)][0] != color) ++colors;
   for (std::size_t i = 0; i < all.size(); ++i) {
     groups = std::max(groups, static_cast<int>(all[i][2]));

@@ -1,11 +1,11 @@
-// A group of ranks that talk through MPI, and through memory where all of them are on one machine: then MPI only sends
-// and receives, and makes groups.
+// A group of ranks that communicate through MPI, or through shared memory if all are on one machine: then MPI only
+// sends, receives and creates groups.
 //
-// All calls of MPI are non-blocking ones that are tested until they have ended: a wait has a limit
-// (FERMATA_COLLECTIVE_TIMEOUT), ends early where a rank is gone, and gives the processor away where ranks share it.
-// Blocking calls of MPI do not match non-blocking ones of other ranks, so there are none, whatever a call is made for.
+// All MPI calls are non-blocking and polled until they complete: a wait has a timeout
+// (FERMATA_COLLECTIVE_TIMEOUT), ends early if a rank is gone, and yields the processor if ranks share it.
+// Blocking MPI calls do not match non-blocking ones of other ranks, so there are no blocking ones.
 //
-// A wait for one call goes on with all that its thread has started: another rank may need one of those first.
+// A wait makes progress on all calls that its thread has started: another rank may need one of those first.
 #pragma once
 
 #include <mpi.h>
@@ -27,8 +27,8 @@ namespace fermata::distributed {
 
 class MpiTransport final : public Transport {
  public:
-  /// Takes the communicator over, and makes others of it. `ranks` are those of the world. Every rank of the group calls
-  /// it.
+  /// Takes ownership of the communicator, and duplicates it. `ranks` are those of the world.
+  /// All ranks of the group call it.
   MpiTransport(MPI_Comm comm, std::vector<std::int64_t> ranks, int status_group, std::source_location where);
 
   std::unique_ptr<StartedTransfer> start(const CollectiveCall& call) override;
@@ -42,20 +42,20 @@ class MpiTransport final : public Transport {
   struct Waiting {
     const MpiTransport& transport;
     std::uint64_t number;   // of the call in the group
-    std::string_view what;  // "all_reduce"; of a name that stays
+    std::string_view what;  // "all_reduce"; a static string
     std::source_location where;
     std::int64_t peer = -1;  // of send and receive
   };
-  /// Until all requests have ended. CollectiveError FM7006 where other ranks do not come.
+  /// Until all requests have completed. CollectiveError FM7006 if other ranks do not arrive.
   void wait(std::vector<MPI_Request>& requests, const Waiting& waiting) const;
-  /// Until `has_ended()`, which is asked again and again.
+  /// Until `has_ended()`, which is polled.
   void wait_until(FunctionRef<bool()> has_ended, const Waiting& waiting) const;
 
   std::int64_t rank() const { return rank_; }
   std::int64_t size() const { return static_cast<std::int64_t>(ranks_.size()); }
 
  private:
-  /// Gives the number of the call, which other ranks have been told.
+  /// Returns the number of the call, and publishes it to other ranks.
   std::uint64_t begin(const CollectiveCall& call);
   void require_usable(const CollectiveCall& call) const;
   void compare_with_other_ranks(const CollectiveCall& call, std::uint64_t number);
@@ -71,9 +71,9 @@ class MpiTransport final : public Transport {
   std::int64_t rank_ = 0;
   int status_group_;
   std::uint64_t calls_ = 0;
-  std::unique_ptr<SharedExchange> shared_;  // null where ranks are on several machines
+  std::unique_ptr<SharedExchange> shared_;  // null if ranks are on several machines
 
-  /// What has been sent and not taken yet. A send ends at once: ranks may send to each other before they receive.
+  /// Messages that have not been received yet. A send returns immediately: ranks may send to each other, then receive.
   struct Outgoing {
     std::vector<std::byte> elements;
     std::vector<MPI_Request> requests;
@@ -81,7 +81,7 @@ class MpiTransport final : public Transport {
   std::list<Outgoing> outgoing_;
 };
 
-/// Whether there are more ranks on this machine than processors for them: then a wait gives the processor away at once.
+/// Whether there are more ranks on this machine than processors for them: then a wait yields immediately.
 void set_ranks_share_processors(bool share);
 
 }  // namespace fermata::distributed

@@ -1,8 +1,8 @@
-// The plugin: starts MPI, and ends it when the process ends.
+// The plugin: initializes MPI, and finalizes it when the process exits.
 //
-// A rank that ends says so, waits for the others, and then ends MPI with them. Where another rank waits for it in a
-// call, that one sees that this rank has ended and throws. Where something has gone wrong, MPI is not ended: mpirun
-// then ends the other ranks.
+// A rank that exits publishes this, waits for the others, and finalizes MPI with them. If another rank waits for it in
+// a call, that rank sees that this one has exited, and throws. After a failure MPI is not finalized: mpirun
+// then kills the other ranks.
 #include "frontend/distributed/plugin.h"
 
 #include <dlfcn.h>
@@ -44,7 +44,7 @@ void end_with_the_others() {
   if (why_given_up().empty() && wait_for_the_others()) MPI_Finalize();
 }
 
-/// Ranks that were bound to processors have different ones: those of all of them count.
+/// Ranks that are bound to processors have different ones: the union counts.
 void compare_with_processors(MPI_Comm machine, std::source_location where) {
   cpu_set_t own, all;
   CPU_ZERO(&own);
@@ -57,7 +57,7 @@ void compare_with_processors(MPI_Comm machine, std::source_location where) {
 }
 
 World start(std::source_location where) {
-  // Parts of MPI that are loaded later look for its symbols.
+  // MPI components that are loaded later need its symbols.
   Dl_info mpi;
   if (dladdr(reinterpret_cast<const void*>(&MPI_Init_thread), &mpi) != 0 && mpi.dli_fname != nullptr)
     dlopen(mpi.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
@@ -68,7 +68,7 @@ World start(std::source_location where) {
     require_success(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread", where);
     if (provided < MPI_THREAD_SERIALIZED)
       std::fprintf(stderr,
-                   "fermata warning: this MPI may be called by one thread only: call collectives from the main one\n");
+                   "fermata warning: this MPI does not support threads: call collectives from the main thread only\n");
   }
   MPI_Comm comm;
   require_success(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup", where);

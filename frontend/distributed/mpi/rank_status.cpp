@@ -50,7 +50,7 @@ void RankStatus::start(MPI_Comm world) {
     const auto address = reinterpret_cast<std::uintptr_t>(p);
     return reinterpret_cast<void*>((address + alignof(Entry) - 1) / alignof(Entry) * alignof(Entry));
   };
-  // Mappings start at pages, so what aligns an entry is the same in every process.
+  // Mappings are page-aligned, so the alignment of an entry is the same in every process.
   own = ::new (aligned(memory)) Entry{};
   own->process = getpid();
   std::vector<int> ranks(static_cast<std::size_t>(neighbors));
@@ -65,12 +65,12 @@ void RankStatus::start(MPI_Comm world) {
     if (i == 0) failures = &entry->failures;
     entries[static_cast<std::size_t>(ranks[static_cast<std::size_t>(i)])] = entry;
   }
-  require_success(MPI_Barrier(machine), "MPI_Barrier", where);  // nobody reads what is not there yet
+  require_success(MPI_Barrier(machine), "MPI_Barrier", where);  // before any rank reads an entry
 }
 
 namespace {
 
-/// The call that the text of this rank is about, so that it is not written again and again in a loop.
+/// The call that the text of this rank describes, so that a loop does not write it repeatedly.
 struct Written {
   std::atomic<const char*> name, file;
   std::atomic<std::uint_least32_t> line;

@@ -1,5 +1,5 @@
-// See reduce_elements.h. Loops over blocks that stay in the first cache, so that the result of two ranks is there when
-// those of the others are added. What limits them is the way from the caches of the other ranks, not arithmetic.
+// See reduce_elements.h. Loops over blocks that stay in the L1 cache, so that the result of two ranks is there when
+// the others are added. Transfers from the caches of other ranks limit the speed, not arithmetic.
 #include "frontend/distributed/mpi/reduce_elements.h"
 
 #include <algorithm>
@@ -71,7 +71,7 @@ template <class F> void visit_numbers(DType dtype, F&& f) {
     case DType::i64: return f.template operator()<std::int64_t>();
     case DType::f32: return f.template operator()<float>();
     case DType::f64: return f.template operator()<double>();
-    default: throw_internal("ranks reduce no such numbers");
+    default: throw_internal("this dtype cannot be reduced");
   }
 }
 
@@ -92,7 +92,7 @@ void reduce_elements(DType dtype, CollectiveReduction how, std::span<const void*
       case CollectiveReduction::min: return reduce_all<T, Min>(sources, to, count);
       case CollectiveReduction::mean: break;
     }
-    throw_internal("a mean is a sum to a transport");
+    throw_internal("transports do not compute means");
   });
 }
 

@@ -1,4 +1,4 @@
-// Numbers of several ranks made one by one into those of their result, by this process.
+// Elementwise reduction of the operands of several ranks.
 #pragma once
 
 #include <cstdint>

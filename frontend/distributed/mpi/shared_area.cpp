@@ -1,5 +1,5 @@
-// See shared_area.h. Each rank makes its part as a file without a name; the others open it through /proc. So nothing is
-// left behind by ranks that are killed, and no limit of /dev/shm counts.
+// See shared_area.h. Each rank creates its region as an anonymous file; the others open it through /proc. So killed
+// ranks leave nothing behind, and the size of /dev/shm does not matter.
 #include "frontend/distributed/mpi/shared_area.h"
 
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 namespace fermata::distributed {
 namespace {
 
-/// What the others need to find the part of a rank.
+/// How other ranks find the region of a rank.
 struct Address {
   std::int64_t process, file;
   std::uint64_t cookie;
@@ -52,7 +52,7 @@ std::unique_ptr<SharedArea> SharedArea::make(MPI_Comm comm, bool is_wanted, std:
     if (r == area->own_) continue;
     const int theirs = open(fmt::format("/proc/{}/fd/{}", all[r].process, all[r].file).c_str(), O_RDWR | O_CLOEXEC);
     if (theirs < 0) continue;
-    // Another file of that number, where processes are numbered otherwise there, is shorter or has another cookie.
+    // In another PID namespace the path may name another file: it is shorter or has another cookie.
     if (lseek(theirs, 0, SEEK_END) == static_cast<off_t>(kPartBytes))
       if (void* const memory = map(theirs, kPartBytes)) {
         Part* const part = std::launder(static_cast<Part*>(memory));

@@ -1,8 +1,8 @@
-// Memory that the ranks of a group share, where all of them are on one machine.
+// Shared memory of the ranks of a group, if all of them are on one machine.
 //
-// Each rank has a part that only it writes: posts, in which it shows what it gives to a round, and a heap for elements
-// that do not fit into a post. A round is a step that all ranks of the group take, numbered from 1 on; a collective is
-// one round or more. What a rank has posted stays until all ranks are done with that round.
+// Each rank has a region that only it writes: posts, which publish its operands for a round, and a heap for elements
+// that do not fit into a post. A round is a step that all ranks of the group take, numbered from 1; a collective takes
+// one or more rounds. A post remains valid until all ranks have finished its round.
 #pragma once
 
 #include <mpi.h>
@@ -18,18 +18,18 @@ namespace fermata::distributed {
 
 class SharedArea {
  public:
-  /// Bytes of a post that hold elements: small calls take one transfer of cache lines and no place in the heap.
+  /// Bytes of a post that hold elements: small calls move one cache line or a few, and need no heap.
   static constexpr std::size_t kInlineBytes = 208;
 
   struct alignas(64) Post {
     std::atomic<std::uint64_t> round;  // written last
     std::uint64_t signature;           // of the call: all ranks make the same one
     std::int64_t count;
-    std::uint64_t offset;  // of the elements in the heap; where they fit, they are here
+    std::uint64_t offset;  // of the elements in the heap; small ones are stored here
     std::byte elements[kInlineBytes];
   };
 
-  /// Null where a rank does not want it, or cannot reach the memory of another one. All ranks of the communicator call
+  /// Null if a rank has disabled it, or cannot map the memory of another one. All ranks of the communicator must call
   /// it.
   static std::unique_ptr<SharedArea> make(MPI_Comm comm, bool is_wanted, std::source_location where);
   ~SharedArea();
@@ -39,7 +39,7 @@ class SharedArea {
   std::size_t ranks() const { return parts_.size(); }
   std::size_t rank() const { return own_; }
 
-  /// The place for what this rank gives to a round; null where that is still taken by earlier rounds.
+  /// The post of this rank for a round; null while earlier rounds still use its memory.
   std::byte* begin_post(std::uint64_t round, std::size_t bytes);
   void publish(std::uint64_t round, std::uint64_t signature, std::int64_t count);
   /// Null until the rank has published it.
@@ -50,13 +50,13 @@ class SharedArea {
   const std::byte* elements(std::size_t rank, const Post& post) const {
     return post.offset == kInline ? post.elements : heap_of(rank) + post.offset;
   }
-  /// This rank reads nothing of rounds up to this one any more.
+  /// This rank has finished reading all rounds up to this one.
   void set_done(std::uint64_t round);
 
  private:
   static constexpr std::uint64_t kPosts = 256;
   static constexpr std::uint64_t kInline = ~std::uint64_t{0};
-  /// Addresses only: pages are taken when they are first used, and the lowest ones that are free are used first.
+  /// Address space only: pages are allocated on first use, and the lowest free ones are used first.
   static constexpr std::size_t kHeapBytes = std::size_t{64} << 20;
 
   struct alignas(64) Part {
@@ -79,7 +79,7 @@ class SharedArea {
 
   std::size_t own_ = 0;
   std::vector<Part*> parts_;
-  std::vector<Block> blocks_;      // of the own heap, by address
+  std::vector<Block> blocks_;      // of this rank's heap, by address
   std::uint64_t done_by_all_ = 0;  // at least
 };
 

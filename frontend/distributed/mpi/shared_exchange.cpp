@@ -18,13 +18,13 @@
 namespace fermata::distributed {
 namespace {
 
-/// Bytes that a rank posts in a round: enough that what a round costs by itself does not count, and few enough that
-/// what two ranks have posted is still in their caches when it is read.
+/// Bytes that a rank posts in a round: enough to amortize the overhead of a round, and few enough that the posts of
+/// two ranks are still in their caches when they are read.
 constexpr std::int64_t kRoundBytes = std::int64_t{256} << 10;
-/// From here on three ranks or more reduce shares: reading n blocks costs more than a second meeting.
+/// From here on three or more ranks reduce shares: reading n blocks costs more than a second round.
 constexpr std::int64_t kSharesFromBytes = std::int64_t{32} << 10;
 
-/// Blocks of all ranks are given, one for each.
+/// The operand has one block for each rank.
 bool gives_blocks(CollectiveKind kind) {
   return kind == CollectiveKind::reduce_scatter || kind == CollectiveKind::all_to_all ||
          kind == CollectiveKind::scatter;
@@ -38,7 +38,7 @@ void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes) {
       [&](std::int64_t b, std::int64_t e) { std::memcpy(to + b, from + b, static_cast<std::size_t>(e - b)); }, 64);
 }
 
-/// Of a call, as SharedTransfer::signature() writes it.
+/// Decodes SharedTransfer::signature().
 std::string description(std::uint64_t signature, std::int64_t count) {
   constexpr std::string_view kKinds[] = {"all_reduce", "reduce",    "all_gather", "reduce_scatter",
                                          "all_to_all", "broadcast", "scatter",    "gather",
@@ -77,8 +77,8 @@ void SharedExchange::publish_done() {
 }
 
 void SharedExchange::advance() {
-  // A later call posts nothing before an earlier one has posted all: it would take the place that the earlier one, and
-  // with it all ranks, may be waiting for.
+  // A later call posts nothing until earlier ones have posted everything: otherwise it could use the memory that the
+  // earlier one, and with it all ranks, are waiting for.
   bool may_post = true;
   for (std::size_t i = 0; i < on_their_way_.size(); ++i) {
     SharedTransfer& t = *on_their_way_[i];
@@ -171,7 +171,7 @@ bool SharedTransfer::try_to_post() {
   if (is_posted() || posted_ - completed_ >= ahead_) return false;
   const Round r = round(posted_);
   if (r.stage == Stage::gather_shares) {
-    const std::int64_t part = r.at / part_, reduced = part == 0 ? 0 : 2 * part - 1;  // the round that makes the share
+    const std::int64_t part = r.at / part_, reduced = part == 0 ? 0 : 2 * part - 1;  // the round that computes it
     if (completed_ <= reduced) return false;
   }
   if (gives()) {
@@ -186,7 +186,7 @@ bool SharedTransfer::try_to_post() {
   return true;
 }
 
-/// Elements lie where they lie in a block, or in the blocks one after another: what no rank reads is left out.
+/// Elements are posted as they are in a block, or block after block; elements that no rank reads are skipped.
 void SharedTransfer::copy_into_post(const Round& r, std::byte* post) const {
   if (call_.kind == CollectiveKind::barrier || r.count == 0) return;
   if (gives_blocks(call_.kind)) {
@@ -278,7 +278,7 @@ void SharedTransfer::complete(const Round& r) {
   }
 }
 
-/// What this rank gives is read where it lies.
+/// The operand of this rank is read in place.
 void SharedTransfer::reduce(std::int64_t in_post, std::int64_t in_from, std::int64_t in_to, std::int64_t count) {
   std::array<const void*, 16> few;
   std::vector<const void*> many;

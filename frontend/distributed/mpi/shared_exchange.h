@@ -1,10 +1,10 @@
-// Collectives of ranks on one machine, by memory that they share: what a rank gives is copied to where the others see
-// it, and each rank makes its own result from there. No rank has to answer another one, so a transfer goes on while the
-// ranks compute; what a rank does for it is done when the transfer starts, and when it is waited for.
+// Collectives of ranks on one machine through shared memory: a rank copies its operand to where the others can read
+// it, and each rank computes its own result from there. No rank waits for a reply, so a transfer makes progress while
+// the ranks compute; a rank works on it when it starts the transfer, and when it waits for it.
 //
-// A call is a number of rounds (shared_area.h). Rounds of one call move a part of the elements each, so that they stay
-// in the caches. all_reduce of many elements among three ranks or more has two rounds for a part: each rank reduces a
-// share of it, and then gathers the shares of the others.
+// A call takes a number of rounds (shared_area.h). Each round moves a part of the elements, so that they stay
+// in the caches. all_reduce of many elements on three or more ranks takes two rounds per part: each rank reduces a
+// share of it, then gathers the shares of the others.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ namespace fermata::distributed {
 
 class SharedTransfer;
 
-/// The calls of a group. One thread at a time makes them.
+/// The calls of a group, from one thread at a time.
 class SharedExchange {
  public:
   SharedExchange(std::unique_ptr<SharedArea> area, std::int64_t largest_count)
       : area_(std::move(area)), largest_count_(largest_count) {}
 
-  /// Goes on with all that is on its way: posts in the order of the rounds, and makes results that can be made.
+  /// Makes progress on all pending transfers: posts in the order of the rounds, and computes available results.
   void advance();
 
  private:
@@ -34,27 +34,27 @@ class SharedExchange {
   void publish_done();
 
   std::unique_ptr<SharedArea> area_;
-  std::int64_t largest_count_;                 // of elements that one round moves for each rank; tests choose less
-  std::uint64_t rounds_ = 0;                   // that calls have taken
+  std::int64_t largest_count_;                 // elements per rank and round; smaller in tests
+  std::uint64_t rounds_ = 0;                   // used by calls so far
   std::vector<SharedTransfer*> on_their_way_;  // in the order of their rounds
 };
 
-/// One call on its way.
+/// One pending call.
 class SharedTransfer {
  public:
-  /// Posts at most `ahead` rounds before it makes the results of the first one.
+  /// Posts at most `ahead` rounds before it computes the results of the first one.
   SharedTransfer(SharedExchange& exchange, const CollectiveCall& call, std::int64_t ahead);
   ~SharedTransfer();
   SharedTransfer(const SharedTransfer&) = delete;
   SharedTransfer& operator=(const SharedTransfer&) = delete;
 
-  /// Whether there is nothing left to do, after what can be done now has been.
+  /// Makes all progress that is possible now. Returns whether the call is complete.
   bool progress() {
     if (!has_ended()) exchange_.advance();
     return has_ended();
   }
   bool has_ended() const { return completed_ == rounds_; }
-  /// Of those of the group that have not ended.
+  /// Of the pending calls of the group.
   bool is_first() const { return !exchange_.on_their_way_.empty() && exchange_.on_their_way_.front() == this; }
 
  private:
@@ -95,8 +95,8 @@ class SharedTransfer {
   bool in_shares_ = false;
   std::int64_t ahead_, posted_ = 0, completed_ = 0;
   std::uint64_t first_;                 // the number of the first round
-  std::vector<const std::byte*> seen_;  // by rank: what it has posted for the round that is completed next
-  std::size_t arrived_ = 0;             // ranks whose posts have been looked for
+  std::vector<const std::byte*> seen_;  // by rank: its post for the next round to complete
+  std::size_t arrived_ = 0;             // ranks whose posts have been checked
 };
 
 }  // namespace fermata::distributed

@@ -1,12 +1,12 @@
-// Tensors divided among processes: a program for one machine runs on many.
+// Tensors sharded over processes: a program for one machine runs on many.
 //
 //   fm::Mesh mesh({{"data", 2}, {"model", 2}});              // a grid of four processes
-//   fm::shard_(model.weight, mesh, {{}, "model"});           // columns are divided along "model"
+//   fm::shard_(model.weight, mesh, {{}, "model"});           // columns are split along "model"
 //   fm::Tensor x = fm::shard(images, mesh, {"data"});        // rows along "data"
 //   fm::Tensor loss = cross_entropy(model.forward(x), labels);
 //   loss.backward();
 //
-// A divided tensor has the shape of the whole, and every op takes it, in both modes. A sync partitions its program
+// A sharded tensor has the shape of the whole, and every op takes it, in both modes. A sync partitions its program
 // first: each process computes its blocks, and collectives are inserted where needed. All processes run the same
 // program, and whole tensors have the same values on all of them. See docs/sharding.md.
 #pragma once
@@ -59,7 +59,7 @@ class Mesh {
   std::shared_ptr<const MeshState> state_;
 };
 
-/// The mesh axes that divide one axis of a tensor: none, one, or several in the order of the mesh.
+/// The mesh axes that split one axis of a tensor: none, one, or several in the order of the mesh.
 struct AxisSplit {
   AxisSplit() = default;
   AxisSplit(const char* name) : names{name} {}
@@ -70,17 +70,17 @@ struct AxisSplit {
 /// One split per axis of a tensor; axes beyond the list are whole.
 using AxisSplits = std::vector<AxisSplit>;
 
-/// Divides a tensor: shard(x, mesh, {"data", {}}). A materialized tensor is divided immediately, and each process keeps
+/// Shards a tensor: shard(x, mesh, {"data", {}}). A materialized tensor is sharded immediately, and each process keeps
 /// its block. Inside functions and for values with a gradient history, which is kept, this is a constraint on the
 /// computed value.
 ///
 /// Errors   ValueError FM7102 for an unknown mesh axis, FM7103 for one that is named twice, FM7104 for more splits than
-///          axes; ShapeError FM7105 for an axis that does not divide into equal blocks.
+///          axes; ShapeError FM7105 for an axis that cannot be split into equal blocks.
 Tensor shard(const Tensor& x, const Mesh& mesh, const AxisSplits& splits, Location where = Location::current());
-/// Divides a tensor in place; parameters stay parameters, and optimizers keep them.
+/// Shards a tensor in place; parameters stay parameters, and optimizers keep them.
 void shard_(const Tensor& x, const Mesh& mesh, const AxisSplits& splits, Location where = Location::current());
-/// Assembles a divided tensor from the block of each process. All blocks have the same shape. Processes along mesh axes
-/// that divide nothing must pass equal blocks, and share the gradient evenly.
+/// Assembles a sharded tensor from the block of each process. All blocks have the same shape. Processes along mesh axes
+/// that split nothing must pass equal blocks, and share the gradient evenly.
 Tensor from_blocks(const Tensor& block, const Mesh& mesh, const AxisSplits& splits,
                    Location where = Location::current());
 /// Returns the block of this process, or all of a whole tensor. Syncs. The backward pass assembles the gradients of the
@@ -88,12 +88,12 @@ Tensor from_blocks(const Tensor& block, const Mesh& mesh, const AxisSplits& spli
 Tensor own_block(const Tensor& x, Location where = Location::current());
 /// Gathers the whole tensor on all processes. Reading elements does this implicitly.
 Tensor unshard(const Tensor& x, Location where = Location::current());
-/// Whether the value is divided. A pending value counts as whole.
+/// Whether the value is sharded. A pending value counts as whole.
 bool is_sharded(const Tensor& x, Location where = Location::current());
 /// The sharding as text, such as "[data, -]", or "whole". Syncs.
 std::string sharding_of(const Tensor& x, Location where = Location::current());
 
-/// Runs `fn` on each process's own blocks: arguments are divided as `in` says, and results are taken as blocks divided
+/// Runs `fn` on each process's own blocks: arguments are sharded as `in` says, and results are taken as blocks split
 /// as `out` says. Gradients pass through it and through the collectives that `fn` calls.
 using BlockFunction = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
 BlockFunction shard_map(BlockFunction fn, const Mesh& mesh, std::vector<AxisSplits> in, std::vector<AxisSplits> out,

@@ -35,7 +35,7 @@ class SafetensorsFile {
   ///
   /// Errors   ValueError FM1383 for an unknown name; UnsupportedError FM2003 for an unsupported dtype (f8 and smaller).
   Tensor tensor(const std::string& name, Location where = Location::current()) const;
-  /// tensor(), divided like `like` (fermata/mesh.h) if the file stores blocks; each process reads its own.
+  /// tensor(), sharded like `like` (fermata/mesh.h) if the file stores blocks; each process reads its own.
   Tensor tensor_like(const std::string& name, const Tensor& like, Location where = Location::current()) const;
   /// Returns all tensors.
   NamedTensors tensors(Location where = Location::current()) const;
@@ -53,7 +53,7 @@ NamedTensors load_safetensors(const std::string& path, Location where = Location
 /// Saves tensors in alphabetical order of their names.
 ///
 /// A path that ends in ".json" is an index that all processes write together: each process writes a file with its
-/// blocks of divided tensors and a share of the others. The index is written last, so it never refers to missing files;
+/// blocks of sharded tensors and a share of the others. The index is written last, so it never refers to missing files;
 /// then files of earlier saves are deleted. Any number of processes can read it.
 ///
 /// DType    bool, integers, f16, bf16, f32, f64 and c64.

@@ -10,7 +10,7 @@ extern "C" __attribute__((visibility("default"))) LoadedProgram* fermata_run_cud
   const ProgramHead head = decode_head(bytes, path);
   if (head.cuda.bytes == 0)
     throw UnsupportedError(
-        2203, format_error(2203, "UnsupportedError", std::string(path) + " has code for processors and none for CUDA",
-                           {}, {}, "export it with ExportOptions::cuda"));
+        2203, format_error(2203, "UnsupportedError", std::string(path) + " has code only for the CPU", {}, {},
+                           "export it with ExportOptions::cuda"));
   return new CudaProgram(ProgramBytes{bytes, path, std::move(mapping)}, head, device);
 }

@@ -28,10 +28,10 @@ ChosenKernel select_call(const CallStep& step, const CallArgs& args) {
   const KernelVariant* const best =
       cheapest_variant(variants()[static_cast<std::size_t>(step.op)], step.operand_dtype, args);
   if (best == nullptr)
-    throw UnsupportedError(2204, format_error(2204, "UnsupportedError",
-                                              std::string(name(step.op)) + ": no kernel of CUDA for " +
-                                                  std::string(name(step.operand_dtype)),
-                                              {}, {}));
+    throw UnsupportedError(
+        2204, format_error(2204, "UnsupportedError",
+                           std::string(name(step.op)) + ": no CUDA kernel for " + std::string(name(step.operand_dtype)),
+                           {}, {}));
   return {best->call};
 }
 
