@@ -266,7 +266,7 @@ std::string explain_plan(Graph graph, BackendKey backend) {
     for (const std::string& note : program.notes) text += "  " + note + "\n";
   }
   text += "\npasses\n";
-  for (const PlanListing::Stage& stage : stages) text += fmt::format("  {:<14} {:8.1f} us\n", stage.pass, stage.us);
+  for (const PlanListing::Stage& stage : stages) text += fmt::format("  {:<19} {:8.1f} us\n", stage.pass, stage.us);
   return text;
 }
 

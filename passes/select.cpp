@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <source_location>
+#include <string>
+#include <string_view>
 
 #include "dispatch/call_context.h"
 #include "dispatch/kernel_table.h"
@@ -15,6 +18,15 @@
 
 namespace fermata {
 namespace {
+
+/// ", series.cpp:12" if a program has registered the kernel. `fermata ops` shows the lines of built-in ones.
+std::string registered_at(std::source_location where) {
+  const std::string_view here = std::source_location::current().file_name(), file = where.file_name();
+  const std::string_view root = here.substr(0, here.rfind("passes/"));
+  for (const std::string_view folder : {"codegen_cpu/", "codegen_cuda/", "dispatch/", "frontend/"})
+    if (file.starts_with(root) && file.substr(root.size()).starts_with(folder)) return {};
+  return ", " + short_location(where);
+}
 
 /// The value that an operand shows, views apart.
 const GraphNode& source_of(const Graph& g, const GraphOperand& operand) {
@@ -139,7 +151,7 @@ Choice choose(const Program& program, const GraphNode& n, const Uses& uses) {
     if (!v.dtypes.has(operand)) continue;
     if (v.form == KernelForm::emit) {
       c.candidates +=
-          fmt::format("{}{} (emit, fuses, {})", c.candidates.empty() ? "" : ", ", v.name, short_location(v.where));
+          fmt::format("{}{} (emit, fuses{})", c.candidates.empty() ? "" : ", ", v.name, registered_at(v.where));
       if (c.form == Form::emit) c.winner = v.name;
       continue;
     }
@@ -156,7 +168,7 @@ Choice choose(const Program& program, const GraphNode& n, const Uses& uses) {
       if (const auto time = std::ranges::find(measured->times, v.name, &MeasuredTimes::Time::variant);
           time != measured->times.end())
         c.candidates += fmt::format(", measured {:.1f} us", time->ns / 1000);
-    c.candidates += fmt::format(", {})", short_location(is_kernel ? kernel->where : v.where));
+    c.candidates += registered_at(is_kernel ? kernel->where : v.where) + ")";
     if (c.form == Form::call && fits && (c.winner.empty() || cost < best)) c.winner = label, best = cost;
   }
   if (measured && best >= kLeastCompared && !measured->winner.empty()) c.winner = measured->winner;
