@@ -16,6 +16,16 @@ GraphNode copy_of(const Graph& g, ValueId v) {
   return copy;
 }
 
+/// Views that show all elements in the same order, whatever the sizes.
+bool keeps_order(Op op) { return op == Op::reshape || op == Op::squeeze || op == Op::expand_dims; }
+/// The computed value whose buffer, which is dense, has the elements of `v` in their order.
+ValueId value_in_order(const Graph& g, ValueId v) {
+  ValueId base = v;
+  while (keeps_order(g.nodes[base].op)) base = g.nodes[base].operands[0].value;
+  const bool is_computed = g.nodes[base].op != Op::input && !is_view(g.nodes[base].op);
+  return is_computed ? base : v;
+}
+
 bool costs_nothing(Op op) { return traits(op).cost == Cost::nothing; }
 
 }  // namespace
@@ -37,9 +47,12 @@ bool materialize(Program& program) {
     }
     to.keep(v);
   }
+  program.output_records.clear();
   std::vector<bool> taken(to.graph().nodes.size() + from.outputs.size(), false);
   for (const ValueId v : from.outputs) {
     ValueId out = to.moved(v);
+    if (const ValueId base = value_in_order(to.graph(), out); !taken[base]) out = base;
+    program.output_records.push_back(from.nodes[v].record);
     const Op op = to.graph().nodes[out].op;
     if (op == Op::input || is_view(op) || taken[out])
       out = to.add(copy_of(to.graph(), out));

@@ -48,6 +48,9 @@ struct Program {
   std::vector<std::string> notes;      // why things were not fused
   std::vector<Kernel> kernels;         // by KernelStep::number, for dumps and explain
   std::vector<std::string> kernel_names;
+  /// Per output of the graph: the node that it is the value of. Its shape may be another one than that of the output,
+  /// whose buffer has the elements in the same order.
+  std::vector<std::uint32_t> output_records;
   std::unique_ptr<Plan> plan;
 };
 

@@ -99,6 +99,48 @@ TEST(ViewsInKernels, OfAnyExtent) {
   }
 }
 
+/// A result that is a reshaped value gets the buffer of the value, unless that is a result, too.
+TEST(ViewsInKernels, ReshapedResults) {
+  const ModeGuard mode(Mode::compiled);
+  const Tensor x = arange(6).reshape({2, 3}).sync();
+  const auto steps = [](const std::string& text) {
+    std::size_t count = 0;
+    for (std::size_t at = text.find("\nstep "); at != text.npos; at = text.find("\nstep ", at + 1)) ++count;
+    return count;
+  };
+  const auto made = [&](auto&& f) {
+    const Tensor y = f();
+    return steps(explain(y));
+  };
+  EXPECT_EQ(made([&] { return tile(x, {2, 2}); }), 1u);
+  EXPECT_EQ(made([&] { return flatten(broadcast_to(x, {4, 2, 3})); }), 1u);
+  const auto f = [](const Tensor& t) {
+    const Tensor y = t + 1;
+    return std::tuple{y.reshape({3, 2}), expand_dims(y, 0), y, squeeze(expand_dims(sum(y), 0), 0)};
+  };
+  const auto compiled = compile(f);
+  for (int round = 0; round < 3; ++round) {
+    const auto [a, b, c, d] = compiled(x);
+    EXPECT_EQ(a.shape(), Shape({3, 2}));
+    EXPECT_EQ(b.shape(), Shape({1, 2, 3}));
+    EXPECT_EQ(d.shape(), Shape());
+    a.assign(zeros_like(a));
+    for (const Tensor& t : {b, c}) EXPECT_EQ(ints(t), (Ints{1, 2, 3, 4, 5, 6}));
+    EXPECT_EQ(d.item<int>(), 21);
+  }
+  EXPECT_EQ(ints(tile(x, {1, 2})), (Ints{0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5}));
+  for (int round = 0; round < 3; ++round) {
+    const Tensor y = x + round, z = y.reshape({6}), w = y.reshape({3, 2}), last = (y * 2).reshape({3, 2});
+    sync({y, z, w, last});
+    EXPECT_EQ(ints(last), ints(y * 2));
+    EXPECT_EQ(w.shape(), Shape({3, 2}));
+    z.assign(zeros_like(z));
+    EXPECT_EQ(ints(y), Ints(6, 0));
+    EXPECT_EQ(ints(w), Ints(6, 0));
+    EXPECT_EQ(ints(last)[5], 2 * (5 + round));
+  }
+}
+
 /// Slices of permutes of slices: the value of a view is derived again after a write to its base, in a few steps.
 TEST_P(Views, ChainsFollowTheirBase) {
   std::mt19937_64 random(testing::test_seed(11));
