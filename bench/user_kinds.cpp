@@ -1,5 +1,5 @@
-// Programs as users of NumPy write them (bench/kinds.h): groups, windows, images of bytes, small matrices, whole numbers,
-// masks, loops over parameters, gradients.
+// Programs as users of NumPy write them (bench/kinds.h): groups, windows, images of bytes, small matrices, whole
+// numbers, masks, loops over parameters, gradients.
 #include <string>
 #include <utility>
 
@@ -114,9 +114,7 @@ Tensor phase_shift(const Tensors& in) {
   return fm::real(fm::fft::ifft(z * fm::exp(fm::complex(0, in[1]))));
 }
 Tensor quadratic_forms(const Tensors& in) { return fm::einsum("bi,bij,bj->b", {in[0], in[1], in[0]}); }
-Tensor sum_of_outer(const Tensors& in) {
-  return fm::sum(fm::expand_dims(in[0], 2) * fm::expand_dims(in[0], 1), 0);
-}
+Tensor sum_of_outer(const Tensors& in) { return fm::sum(fm::expand_dims(in[0], 2) * fm::expand_dims(in[0], 1), 0); }
 Tensor covariances(const Tensors& in) {
   const Tensor x = in[0] - fm::mean(in[0], 1, true);
   return fm::matmul(x.mT(), x) / 59;
@@ -129,8 +127,8 @@ Tensor wave(const Tensors& in) {
   };
   for (int i = 0; i < 6; ++i) {
     const Tensor &x = i % 2 ? before : now, &y = i % 2 ? now : before;
-    const Tensor around = part(x, 0, 1, 1) + part(x, 2, 1, 1) + part(x, 1, 0, 1) + part(x, 1, 2, 1) + part(x, 1, 1, 0) +
-                          part(x, 1, 1, 2);
+    const Tensor around =
+        part(x, 0, 1, 1) + part(x, 2, 1, 1) + part(x, 1, 0, 1) + part(x, 1, 2, 1) + part(x, 1, 1, 0) + part(x, 1, 1, 2);
     part(y, 1, 1, 1).assign(part(x, 1, 1, 1) * 2 - part(y, 1, 1, 1) + (around - part(x, 1, 1, 1) * 6) * 0.1);
   }
   return now;
@@ -158,8 +156,7 @@ Tensor bilinear(const Tensors& in) {
   const Tensor fy = fm::floor(y), fx = fm::floor(x), wy = y - fy, wx = x - fx;
   const Tensor at = fy.astype(DType::i64) * 700 + fx.astype(DType::i64), flat = fm::reshape(in[0], {-1});
   const auto pixel = [&](std::int64_t off) { return fm::take(flat, at + off); };
-  return pixel(0) * (1 - wy) * (1 - wx) + pixel(1) * (1 - wy) * wx + pixel(700) * wy * (1 - wx) +
-         pixel(701) * wy * wx;
+  return pixel(0) * (1 - wy) * (1 - wx) + pixel(1) * (1 - wy) * wx + pixel(700) * wy * (1 - wx) + pixel(701) * wy * wx;
 }
 Tensor scatter_max(const Tensors& in) {
   return fm::scatter_reduce(fm::full({7000}, -9.0), in[0], in[1], 0, fm::ScatterReduction::amax);
@@ -198,9 +195,7 @@ Tensor forward_algorithm(const Tensors& in) {
   for (int t = 1; t < 60; ++t) at = fm::logsumexp(fm::expand_dims(at, 1) + in[1], 0) + in[0].select(0, t);
   return fm::logsumexp(at);
 }
-Tensor unpack_bits(const Tensors& in) {
-  return (fm::expand_dims(in[0], 1) >> fm::arange(8).astype(DType::u8)) & 1;
-}
+Tensor unpack_bits(const Tensors& in) { return (fm::expand_dims(in[0], 1) >> fm::arange(8).astype(DType::u8)) & 1; }
 /// Adam over parameters of many sizes.
 Case small_parameters() {
   return {"adam_120_parameters",
@@ -262,7 +257,10 @@ std::vector<Case> user_kinds() {
       of("gated_30_steps", {{30, 40, 50}, {50, 210}, {70, 210}}, &gated_steps),
       of("roll_laplacian_900x1100", {{900, 1100}}, &roll_laplacian),
       of("pad_concat_900x1300", {{900, 1300}, {700, 1300}}, &pad_concat),
-      of("tile_70x31x17", {{70, 31, 17}}, [](const Tensors& in) { return fm::tile(in[0], {3, 4, 5}); }),
+      of("tile_70x31x17", {{70, 31, 17}},
+         [](const Tensors& in) {
+           return fm::tile(in[0], {3, 4, 5});
+         }),
       of("repeat_3000x170", {{3000, 170}}, [](const Tensors& in) { return fm::repeat(in[0], 3, 1); }),
       with(
           "mix_i16_5M",
@@ -287,7 +285,9 @@ std::vector<Case> user_kinds() {
       of("inv_9Kx7x7", {{9'000, 7, 7}}, [](const Tensors& in) { return fm::linalg::inv(in[0] + fm::eye(7) * 9); }),
       of("quadratic_forms_50Kx7", {{50'000, 7}, {50'000, 7, 7}}, &quadratic_forms),
       of("matvec_6000x30x30", {{6000, 30, 30}, {6000, 30}},
-         [](const Tensors& in) { return fm::einsum("bij,bj->bi", {in[0], in[1]}); }),
+         [](const Tensors& in) {
+           return fm::einsum("bij,bj->bi", {in[0], in[1]});
+         }),
       of("small_products_20Kx6x5", {{20'000, 6, 5}, {20'000, 5, 9}},
          [](const Tensors& in) { return fm::matmul(in[0], in[1]); }),
       of("sum_of_outer_60Kx11", {{60'000, 11}}, &sum_of_outer),
@@ -310,7 +310,11 @@ std::vector<Case> user_kinds() {
          }),
       of("mlp_gradient_90x200x300", {{90, 200}, {90, 50}, {200, 300}, {300, 50}}, &mlp_gradient),
       with(
-          "horner_f64_900x1100", [] { return Tensors{normal(1, {900, 1100}, DType::f64)}; }, &horner_f64),
+          "horner_f64_900x1100",
+          [] {
+            return Tensors{normal(1, {900, 1100}, DType::f64)};
+          },
+          &horner_f64),
       of("batch_statistics_32x40x27x27", {{32, 40, 27, 27}}, &batch_statistics),
       of("window_max_300x5000", {{300, 5000}}, &window_max),
       of("kmeans_20Kx30x9", {{20'000, 9}, {30, 9}}, &kmeans),
@@ -329,15 +333,16 @@ std::vector<Case> user_kinds() {
       of("topk_indices_4000x700", {{4000, 700}}, [](const Tensors& in) { return fm::topk(in[0], 5).indices; }),
       of("searchsorted_600K", {{3000}, {600'000}},
          [](const Tensors& in) { return fm::searchsorted(fm::sort(in[0]), in[1]); }),
-      of("cumprod_500x4000", {{500, 4000}},
-         [](const Tensors& in) { return fm::cumulative_prod(in[0] * 0.01 + 1, 1); }),
+      of("cumprod_500x4000", {{500, 4000}}, [](const Tensors& in) { return fm::cumulative_prod(in[0] * 0.01 + 1, 1); }),
       of("cumsum_columns_70Kx30", {{70'000, 30}}, [](const Tensors& in) { return fm::cumulative_sum(in[0], 1); }),
       of_integers("cumsum_i32_900x6000", 0, 9, {900, 6000}, DType::i32,
                   [](const Tensors& in) { return fm::cumulative_sum(in[0], 1); }),
       of("depthwise_5x5_6x64x41x41", {{6, 64, 41, 41}, {64, 1, 5, 5}},
          [](const Tensors& in) { return fm::conv2d(in[0], in[1], {}, 1, 2, 1, 64); }),
       of("blur_3x900x1100", {{3, 1, 900, 1100}, {1, 1, 7, 1}},
-         [](const Tensors& in) { return fm::conv2d(in[0], in[1], {}, 1, {3, 0}); }),
+         [](const Tensors& in) {
+           return fm::conv2d(in[0], in[1], {}, 1, {3, 0});
+         }),
       of("conv1d_16x40x2000", {{16, 40, 2000}, {40, 40, 5}},
          [](const Tensors& in) { return fm::conv1d(in[0], in[1], {}, 1, 2); }),
       with(
@@ -353,14 +358,10 @@ std::vector<Case> user_kinds() {
           },
           [](const Tensors& in) { return fm::take_along_axis(in[0], in[1], 1); }),
       of("distances_1100x900x5", {{1100, 5}, {900, 5}},
-         [](const Tensors& in) {
-           return fm::sqrt(fm::sum(fm::square(fm::expand_dims(in[0], 1) - in[1]), -1));
-         }),
+         [](const Tensors& in) { return fm::sqrt(fm::sum(fm::square(fm::expand_dims(in[0], 1) - in[1]), -1)); }),
       of("max_middle_60x3000x7", {{60, 3000, 7}}, [](const Tensors& in) { return fm::max(in[0], 1); }),
-      of("uniform_4M", {},
-         [](const Tensors&) { return fm::sum((fm::uniform({4'000'000}) < 2).astype(DType::f32)); }),
-      of("normal_3M", {},
-         [](const Tensors&) { return fm::sum((fm::normal({3'000'000}) < 50).astype(DType::f32)); }),
+      of("uniform_4M", {}, [](const Tensors&) { return fm::sum((fm::uniform({4'000'000}) < 2).astype(DType::f32)); }),
+      of("normal_3M", {}, [](const Tensors&) { return fm::sum((fm::normal({3'000'000}) < 50).astype(DType::f32)); }),
       with(
           "half_gelu_5M", [] { return Tensors{normal(1, {5'000'000}, DType::f16)}; },
           [](const Tensors& in) { return in[0] * fm::sigmoid(in[0] * 1.7) + 0.1; }),

@@ -1,5 +1,7 @@
 // searchsorted by bisection, and flatnonzero in two passes: count in chunks, then fill.
 #include <algorithm>
+#include <bit>
+#include <memory>
 #include <vector>
 
 #include "codegen_cpu/irregular/dense_elements.h"
@@ -12,27 +14,66 @@
 namespace fermata {
 namespace {
 
+/// So many values are searched for at once: a step of one waits for memory or for its comparison, those of others run
+/// meanwhile.
+constexpr std::int64_t kTogether = 16;
+
+/// Where kTogether values belong among `size` keys, without branches: all take the same steps.
+template <bool kRight, class K>
+void search_together(const K* keys, std::int64_t size, const K* values, std::int64_t* low) {
+  std::fill_n(low, kTogether, 0);
+  const auto step = [&](std::int64_t probe, std::int64_t length) {
+    for (std::int64_t j = 0; j < kTogether; ++j) {
+      const K here = keys[low[j] + probe];
+      const bool is_before = kRight ? here <= values[j] : here < values[j];
+      low[j] += length & -static_cast<std::int64_t>(is_before);
+    }
+  };
+  while (size > 1) {
+    const std::int64_t half = size / 2;
+    step(half - 1, half);
+    size -= half;
+  }
+  if (size == 1) step(0, 1);
+}
+
 template <class Key> void search(const CallArgs& args) {
   using K = typename Key::Bits;
   const TensorView &vector = args.inputs[0], &values = args.inputs[1];
   const bool right = attributes_of<ops::Searchsorted>(args).right.value;
-  const std::int64_t size = vector.sizes[0], stride = vector.strides[0];
+  const std::int64_t size = vector.sizes[0], stride = vector.strides[0], count = values.element_count();
   const DenseElements dense(values);
   const K *const sorted = static_cast<const K*>(vector.data), *const wanted = static_cast<const K*>(dense.data());
   auto* const out = static_cast<std::int64_t*>(args.outputs[0].data);
   const auto key = [](K bits) { return Key::key(Key::equal_zeros(bits)); };
-  parallel_for(0, values.element_count(), 40, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const K value = key(wanted[i]);
-      std::int64_t low = 0, count = size;
-      while (count > 0) {
-        const std::int64_t half = count / 2;
+  if (count * static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(size))) <
+      size) {  // most keys are not looked at
+    const auto found = [&](K value) {
+      std::int64_t low = 0, left = size;
+      while (left > 0) {
+        const std::int64_t half = left / 2;
         const K here = key(sorted[(low + half) * stride]);
         const bool after = right ? here <= value : here < value;
         low = after ? low + half + 1 : low;
-        count = after ? count - half - 1 : half;
+        left = after ? left - half - 1 : half;
       }
-      out[i] = low;
+      return low;
+    };
+    return parallel_for(0, count, 40, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) out[i] = found(key(wanted[i]));
+    });
+  }
+  const auto keys = std::make_unique_for_overwrite<K[]>(static_cast<std::size_t>(size));
+  for (std::int64_t i = 0; i < size; ++i) keys[static_cast<std::size_t>(i)] = key(sorted[i * stride]);
+  const auto together = right ? &search_together<true, K> : &search_together<false, K>;
+  parallel_for(0, (count + kTogether - 1) / kTogether, 8 * kTogether, [&](std::int64_t begin, std::int64_t end) {
+    K some[kTogether];
+    std::int64_t low[kTogether];
+    for (std::int64_t at = begin * kTogether; at < std::min(end * kTogether, count); at += kTogether) {
+      const std::int64_t n = std::min(kTogether, count - at);
+      for (std::int64_t j = 0; j < kTogether; ++j) some[j] = key(wanted[at + std::min(j, n - 1)]);
+      together(keys.get(), size, some, low);
+      std::copy_n(low, n, out + at);
     }
   });
 }
