@@ -369,6 +369,7 @@ class Fuser {
     const Verdict fits = check(merged);
     if (!fits.ok) return fits;
     if (!reachable_maps(merged)) return Verdict::no("a view cannot be folded into its loads");
+    if (wastes_lanes(x, merged)) return Verdict::no("rows are too short to fill vectors");
     if (!convex(producer, consumer)) return Verdict::no("another step must run between them");
     commit(producer, consumer, std::move(merged));
     return Verdict::yes();

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <thread>
 
 #include "ir/custom_op.h"
@@ -73,6 +74,7 @@ void Walk::add_leaf(Node* n, Storage* storage) {
   std::uint32_t* const words = key.extend(2);
   words[0] = head(*n, Op::input);
   const bool single = ends_in_single_elements(n->sizes());
+  short_rows_ = std::rotl(short_rows_, 5) ^ (ends_in_short_rows(n->sizes()) ? 2u : 1u);
   words[1] = (dense ? 1u : 0u) | (unit ? 2u : 0u) | (single ? 4u : 0u) | static_cast<std::uint32_t>(n->backend) << 8;
   add(n, storage);
 }
@@ -189,12 +191,13 @@ static bool is_readable(const Storage* storage, const Node& reader) {
 void Walk::run(std::span<Node* const> roots, bool roots_only, const IsLeaf* is_leaf) {
   while (!find_order(roots, is_leaf)) std::this_thread::yield();
   add_outputs(roots_only);
+  key.push_back(short_rows_);
 }
 
 /// False where another thread writes over a leaf: it is about to publish what comes of it.
 bool Walk::find_order(std::span<Node* const> roots, const IsLeaf* is_leaf) {
   order.clear(), key.clear(), outputs.clear(), operands.clear(), first_operand.clear();
-  has_boxed = has_effects = has_distributed = false;
+  has_boxed = has_effects = has_distributed = false, short_rows_ = 0;
   for (Node* root : roots) {
     if (root->storage.load() != nullptr) continue;
     backend = root->backend;

@@ -2,7 +2,8 @@
 //
 // The key is the graph itself: a few words per node, then the numbers of its operands, and the outputs at the end.
 // Equal keys are equal structures, so verifying a cache hit is one comparison. Sizes (except last axes of one element),
-// scalars, and the starts and steps of slices are not part of it.
+// scalars, and the starts and steps of slices are not part of it. Its last word tells leaves with a short last axis
+// from others: code for one is right for the other, but what is fused is chosen for the sizes at hand.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,12 @@ namespace fermata {
 /// kernels vectorize along the last axis.
 inline bool ends_in_single_elements(std::span<const std::int64_t> sizes) {
   return sizes.size() >= 2 && sizes.back() == 1;
+}
+
+/// Whether the last axis leaves lanes of vectors empty.
+inline bool ends_in_short_rows(std::span<const std::int64_t> sizes) {
+  constexpr std::int64_t kLongestShortRow = 24;
+  return sizes.size() >= 2 && sizes.back() <= kLongestShortRow;
 }
 
 class Walk {
@@ -51,6 +58,8 @@ class Walk {
   using IsLeaf = FunctionRef<bool(const Node*)>;
   /// Waits for other threads that overwrite leaves; throws OutOfMemoryError FM3003 if such a write has failed.
   void run(std::span<Node* const> roots, bool roots_only = false, const IsLeaf* is_leaf = nullptr);
+  /// The key without what only the choice of kernels depends on.
+  std::span<const std::uint32_t> structure() const { return {key.begin(), key.size() - 1}; }
 
  private:
   bool find_order(std::span<Node* const> roots, const IsLeaf* is_leaf);
@@ -78,6 +87,7 @@ class Walk {
     bool operands_listed;  // its pending operands are on the stack above it
   };
   GrowableArray<Visit> stack_;
+  std::uint32_t short_rows_ = 0;  // of the leaves so far
 };
 
 }  // namespace fermata

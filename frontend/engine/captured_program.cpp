@@ -14,6 +14,7 @@ namespace fermata {
 void CapturedProgram::compile(const Walk& walk) {
   if (program_.nodes.empty()) return;
   entry_ = PlanCache::instance().find(walk.order[walk.outputs.back()].node->hash, walk.key);
+  structure_.assign(walk.structure().begin(), walk.structure().end());
   plan_ = compile_entry(*entry_, walk);
   has_boxed_calls_ = plan_->has_boxed_calls();
   has_effects_ =

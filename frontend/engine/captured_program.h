@@ -44,7 +44,7 @@ class CapturedProgram {
   const Program& program() const { return program_; }
   bool has_plan() const { return plan_ != nullptr; }
   bool has_structure_of(const CapturedProgram& other) const {
-    return entry_ == other.entry_ || (entry_ != nullptr && other.entry_ != nullptr && entry_->key == other.entry_->key);
+    return entry_ == other.entry_ || (entry_ != nullptr && other.entry_ != nullptr && structure_ == other.structure_);
   }
   BackendKey backend() const { return plan_->backend; }
   std::uint64_t plan_number() const { return plan_->number; }
@@ -72,6 +72,7 @@ class CapturedProgram {
 
   Program program_;
   PlanEntryPtr entry_;
+  std::vector<std::uint32_t> structure_;  // the key of the plan without what only the choice of kernels depends on
   const Plan* plan_ = nullptr;
   BoundPlan bound_;  // the template that runners copy; never run
   std::vector<std::uint32_t> leaves_, output_nodes_;

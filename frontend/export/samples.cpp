@@ -124,11 +124,9 @@ std::vector<Tensor> ExportSamples::resized(std::size_t sample) const {
 }
 
 void ExportSamples::require_same_structure() const {
-  const auto key_of = [](const ExportRecording& r) {
-    return std::span<const std::uint32_t>(r.walk().key.begin(), r.walk().key.end());
-  };
   for (const auto& other : recordings_)
-    if (!std::ranges::equal(key_of(first()), key_of(*other))) throw_other_calls(first().program, other->program);
+    if (!std::ranges::equal(first().walk().structure(), other->walk().structure()))
+      throw_other_calls(first().program, other->program);
 }
 
 void ExportSamples::throw_other_calls(const Program& program, const Program& other) const {

@@ -181,7 +181,7 @@ TEST_F(Plans, SizesAndNumbersAreArguments) {
     const Tensor x = full({rows, columns}, 2.0).sync();
     return sum(x * factor + 1, 1, true) * slice(x, 1, 0, columns - 1);
   };
-  run(8, 16, 2).sync();
+  run(8, 16, 2).sync(), run(8, 48, 2).sync();  // short rows may take other kernels than long ones
   const Stats before = stats();
   for (const auto& [rows, columns, factor] :
        {std::tuple{3, 5, 2.5f}, {100, 7, -1.0f}, {2, 64, 0.0f}, {5000, 33, 1e10f}}) {
@@ -195,6 +195,22 @@ TEST_F(Plans, SizesAndNumbersAreArguments) {
   EXPECT_EQ(after.plan_misses, before.plan_misses);
   EXPECT_EQ(after.kernels_compiled, before.kernels_compiled);
   EXPECT_GT(after.plan_hits, before.plan_hits);
+}
+
+/// What is fused for long rows leaves most lanes empty where rows are short.
+TEST_F(Plans, ShortRowsHaveTheirOwn) {
+  const auto run = [](std::int64_t rows, std::int64_t columns) {
+    const Tensor x = rand({rows, columns}).sync(), y = sum(exp(x), 0);
+    const std::string text = explain(y);
+    y.sync();
+    return text.find("rows are too short to fill vectors") != text.npos;
+  };
+  EXPECT_FALSE(run(20000, 300));
+  EXPECT_TRUE(run(200000, 3));
+  const Stats before = stats();
+  EXPECT_FALSE(run(10000, 400));
+  EXPECT_TRUE(run(300000, 5));
+  EXPECT_EQ(stats().plans_compiled, before.plans_compiled);
 }
 
 TEST_F(Plans, NewStructuresArePlayedOnceAndThenCompiled) {
