@@ -11,65 +11,11 @@
 #include "ir/operation_count.h"
 #include "ir/ops/structures.h"
 #include "passes/partition_write.h"
+#include "passes/sums_of_steps.h"
 
 namespace fermata {
 
 constinit thread_local PartitionCosts partition_costs;
-
-double wire_bytes(ExchangeKind kind, double bytes, std::int64_t processes) {
-  const auto n = static_cast<double>(processes), share = (n - 1) / n;
-  switch (kind) {
-    case ExchangeKind::all_reduce: return 2 * share * bytes;
-    case ExchangeKind::all_gather: return (n - 1) * bytes;
-    default: return share * bytes;
-  }
-}
-
-/// Local slices come first, before gathers, so that less is moved.
-std::vector<ReshardStep> plan_reshard(const Sharding& from, const Sharding& to, unsigned rank, const MeshAxes& mesh) {
-  std::vector<ReshardStep> steps;
-  Sharding now = from;
-  const auto bit = [](std::size_t m) { return static_cast<std::uint8_t>(1u << m); };
-  // Blocks of `a` consist of blocks of `b`: b splits by all axes of a, and further ones that vary faster.
-  const auto is_prefix = [](unsigned a, unsigned b) {
-    return (a & ~b) == 0 && ((b & ~a) == 0 || a < ((b & ~a) & -(b & ~a)));
-  };
-  const auto take_blocks = [&] {
-    for (unsigned i = 0; i < rank; ++i)
-      for (std::size_t m = 0; m < mesh.count(); ++m)
-        if ((to.axes[i] & bit(m)) != 0 && (now.used() & bit(m)) == 0 && is_prefix(now.axes[i], to.axes[i]) &&
-            now.axes[i] < bit(m) && ((to.axes[i] & (bit(m) - 1)) == now.axes[i])) {
-          now.axes[i] |= bit(m);
-          steps.push_back({{}, static_cast<std::uint8_t>(m), static_cast<std::uint8_t>(i)});
-        }
-  };
-  take_blocks();
-  for (unsigned i = 0; i < rank; ++i)
-    for (unsigned k = 0; k < rank; ++k) {
-      const unsigned last = now.axes[i] == 0 ? 0 : std::bit_floor(static_cast<unsigned>(now.axes[i]));
-      if (i == k || last == 0 || (to.axes[k] & last) == 0 || !is_prefix(now.axes[i] & ~last, to.axes[i]) ||
-          (to.axes[k] & (last - 1)) != now.axes[k] || now.axes[k] >= last)
-        continue;
-      const auto m = static_cast<std::uint8_t>(std::countr_zero(last));
-      now.axes[i] = static_cast<std::uint8_t>(now.axes[i] & ~last),
-      now.axes[k] = static_cast<std::uint8_t>(now.axes[k] | last);
-      steps.push_back({Exchange{.kind = ExchangeKind::all_to_all,
-                                .mesh_axis = m,
-                                .axis = static_cast<std::uint8_t>(i),
-                                .to_axis = static_cast<std::uint8_t>(k)},
-                       m, static_cast<std::uint8_t>(i)});
-    }
-  for (unsigned i = 0; i < rank; ++i)
-    while (!is_prefix(now.axes[i], to.axes[i])) {
-      const unsigned last = std::bit_floor(static_cast<unsigned>(now.axes[i]));
-      const auto m = static_cast<std::uint8_t>(std::countr_zero(last));
-      now.axes[i] = static_cast<std::uint8_t>(now.axes[i] & ~last);
-      steps.push_back({Exchange{.kind = ExchangeKind::all_gather, .mesh_axis = m, .axis = static_cast<std::uint8_t>(i)},
-                       m, static_cast<std::uint8_t>(i)});
-    }
-  take_blocks();
-  return steps;
-}
 
 namespace {
 
@@ -84,7 +30,11 @@ constexpr std::size_t kMostDivisions = 24;
 class Chooser {
  public:
   explicit Chooser(const PartitionRequest& request)
-      : request_(request), graph_(request.graph), mesh_(request.mesh), calls_(graph_.nodes.size()) {}
+      : request_(request),
+        graph_(request.graph),
+        mesh_(request.mesh),
+        sums_(sums_of_steps(graph_, request.sums)),
+        calls_(graph_.nodes.size()) {}
 
   Choices choose() {
     Choices choices;
@@ -299,10 +249,14 @@ class Chooser {
       for (std::size_t i = 0; i < before && found.size() < kMostWays; ++i) add_ways(found, i, *rule, n, m);
     }
     const double seconds = call_seconds(v);
+    // A part of a sum is one of all elements: along the axes of the sum they are not divided any more.
+    std::erase_if(found, [&](const DividedCall& c) { return (c.divided & sums_.axes[v]) != 0; });
     for (DividedCall& c : found) {
+      leave_parts(c, sums_.terms[v]);
       double own = seconds / static_cast<double>(mesh_.parts(c.divided));
       double bytes = bytes_of(v) / static_cast<double>(mesh_.parts(before_combining(c).used()));
       for (const Combination& combination : c.combined) {
+        if (combination.is_later) continue;
         const bool scatters = combination.scatter_axis.has_value();
         own += seconds_of(scatters ? ExchangeKind::reduce_scatter : ExchangeKind::all_reduce, bytes,
                           combination.mesh_axis);
@@ -313,7 +267,12 @@ class Chooser {
     return true;
   }
 
-  /// Ways that split along one more mesh axis, one for each factor that it can split.
+  static void leave_parts(DividedCall& call, unsigned axes) {
+    for (Combination& c : call.combined)
+      c.is_later = (axes >> c.mesh_axis & 1u) != 0 && c.combine == CollectiveReduction::sum && !c.scatter_axis;
+  }
+
+  /// A way that divides along one more mesh axis, for each factor that it can divide.
   void add_ways(std::vector<DividedCall>& found, std::size_t at, const SplitRule& rule, const GraphNode& n,
                 std::size_t m) const {
     const auto bit = static_cast<std::uint8_t>(1u << m);
@@ -363,9 +322,41 @@ class Chooser {
                      .division = std::make_shared<FunctionDivision>(f.divisions[i]),
                      .packed = f.divisions[i].packed};
     for (std::size_t k = 0; k < call.needs.size(); ++k) call.is_free.push_back(f.functions->is_waited(k));
-    if (!f.functions->is_packed()) call.result = f.divisions[i].results[0];
+    call.counted_once = f.functions->counted_once(f.divisions[i]);
     const double seconds = f.divisions[i].programs.empty() ? call_seconds(v) : f.divisions[i].seconds;
-    calls_[v].ways.push_back({std::move(call), seconds});
+    if (!f.functions->is_packed()) {
+      call.result = f.divisions[i].results[0];
+      add_combined(v, std::move(call), f.divisions[i].sums[0], seconds);
+    } else {
+      calls_[v].ways.push_back({std::move(call), seconds});
+    }
+  }
+  /// What each process has of a sum: as all of them need it, or in blocks.
+  void add_combined(ValueId v, DividedCall call, unsigned sums, double seconds) {
+    const GraphNode& n = graph_.nodes[v];
+    const double bytes = bytes_of(v) / static_cast<double>(mesh_.parts(call.result.used()));
+    std::vector<Way> found{{std::move(call), seconds}};
+    for (std::size_t m = 0; m < mesh_.count(); ++m) {
+      if ((sums >> m & 1u) == 0) continue;
+      const auto bit = static_cast<std::uint8_t>(1u << m);
+      std::vector<Way> longer;
+      for (const Way& way : found) {
+        longer.push_back(way);
+        longer.back().call.combined.push_back({static_cast<std::uint8_t>(m), CollectiveReduction::sum, {}});
+        longer.back().seconds += seconds_of(ExchangeKind::all_reduce, bytes, m);
+        for (unsigned i = 0; i < n.shape.rank(); ++i) {
+          if (n.shape[i] == 0 || n.shape[i] % (mesh_.parts(way.call.result.axes[i]) * mesh_.sizes[m]) != 0) continue;
+          if (way.call.result.axes[i] >= bit) continue;  // blocks lie in the order of the mesh
+          longer.push_back(way);
+          longer.back().call.combined.push_back(
+              {static_cast<std::uint8_t>(m), CollectiveReduction::sum, static_cast<std::uint8_t>(i)});
+          longer.back().call.result.axes[i] |= bit;
+          longer.back().seconds += seconds_of(ExchangeKind::reduce_scatter, bytes, m);
+        }
+      }
+      found = std::move(longer);
+    }
+    for (Way& way : found) calls_[v].ways.push_back(std::move(way));
   }
   /// Of what unpacks a result.
   void add_part(ValueId v, std::size_t i) {
@@ -378,7 +369,8 @@ class Chooser {
                      .packed = from.packed,
                      .part = part};
     const double parts = static_cast<double>(mesh_.parts(call.result.used()));
-    calls_[v].ways.push_back({std::move(call), bytes_of(v) / parts / request_.costs.memory_bytes_per_second});
+    const unsigned sums = from.packed->sums[part];
+    add_combined(v, std::move(call), sums, bytes_of(v) / parts / request_.costs.memory_bytes_per_second);
   }
   template <class Find> std::vector<std::optional<Sharding>> shardings_of_operands(ValueId v, Find&& find) const {
     std::vector<std::optional<Sharding>> found;
@@ -404,7 +396,12 @@ class Chooser {
       if (seconds < least * (1 - 1e-9)) least = seconds, calls_[v].natural = way.result;
     }
   }
-  /// Adds candidates for the current shardings of operands. Returns whether there are new ones.
+  template <class Add> void add_numbered(ValueId v, Add&& add) {
+    const std::size_t before = calls_[v].ways.size();
+    add();
+    for (std::size_t i = before; i < calls_[v].ways.size(); ++i) number(v, calls_[v].ways[i]);
+  }
+  /// Divisions for operands as they have become. Whether there are any that were not known.
   bool follow_operands(const std::vector<std::size_t>& best) {
     bool is_new = false;
     for (auto& [v, f] : functions_) {
@@ -415,11 +412,10 @@ class Chooser {
           f.divisions);
       for (std::size_t i = before; i < f.divisions.size(); ++i) {
         is_new = true;
-        add_division(v, i), number(v, calls_[v].ways.back());
+        add_numbered(v, [&] { add_division(v, i); });
         if (!f.functions->is_packed()) continue;
         for (const Reader& r : calls_[v].readers)
-          if (graph_.nodes[r.value].op == Op::unpack)
-            add_part(r.value, i), number(r.value, calls_[r.value].ways.back());
+          if (graph_.nodes[r.value].op == Op::unpack) add_numbered(r.value, [&] { add_part(r.value, i); });
       }
     }
     return is_new;
@@ -575,6 +571,7 @@ class Chooser {
   const PartitionRequest& request_;
   const Graph& graph_;
   const MeshAxes& mesh_;
+  const SumsOfSteps sums_;
   std::vector<Call> calls_;
   std::vector<Sharding> shardings_;
   std::map<std::array<std::uint8_t, kMaxRank>, std::size_t> numbers_;

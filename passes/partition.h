@@ -55,6 +55,7 @@ struct PackedSharding {
   std::vector<Sharding> results;
   std::vector<std::int64_t> offsets;        // in the value of this process
   std::vector<std::int64_t> whole_offsets;  // in that of one process alone
+  std::vector<unsigned> sums;               // by result: mesh axes along which each process has a part of a sum
   std::int64_t bytes = 0;                   // of the value of this process
   bool operator==(const PackedSharding&) const = default;
 
@@ -84,8 +85,9 @@ struct PartitionRequest {
   std::function<std::optional<Sharding>(const GraphNode&)> constraint;
   std::vector<std::int64_t> groups;  // by mesh axis: the number of the group of ranks along it
   PartitionCosts costs = partition_costs;
-  std::vector<std::optional<Sharding>> results{};  // of a function, by output: how they have to be sharded
-  bool is_function = false;                        // of a node: only the node reads its results
+  std::vector<std::optional<Sharding>> results{};  // of a function, by output: how they have to be divided
+  bool is_function = false;                        // of a node: nobody reads its results but that
+  std::vector<unsigned> sums{};  // of a step, by output: mesh axes along which it leaves parts (sums_of_steps.h)
 };
 
 struct LocalFunctions;
@@ -95,7 +97,8 @@ struct LocalProgram {
   std::vector<Sharding> shardings;  // by node of the whole graph
   std::vector<Sharding> outputs;    // by output
   std::vector<std::shared_ptr<const PackedSharding>> packed;  // by output, where it holds several results
-  std::vector<bool> is_placed;  // by output: it updates a placed value, and keeps its sharding
+  std::vector<unsigned> sums;   // by output of a step: mesh axes along which it has left something as parts
+  std::vector<bool> is_placed;  // by output: it updates a value that was placed, and is so as well
   std::vector<PlacedExchange> collectives;
   std::vector<ValueId> gathered;  // calls without a rule whose operands were gathered
   std::size_t calls = 0;          // of collectives: a bucket is one call

@@ -6,6 +6,7 @@
 #include "ir/custom_op.h"
 #include "ir/ops/control.h"
 #include "ir/tuple_layout.h"
+#include "passes/sums_of_steps.h"
 
 namespace fermata {
 namespace {
@@ -57,12 +58,29 @@ DividedFunctions::DividedFunctions(const PartitionRequest& request, const GraphN
     carries_ = static_cast<std::size_t>(op.carries.value), sequences_ = static_cast<std::size_t>(op.sequences.value);
     runs_ = static_cast<double>(op.length.value);
   }
+  if (carries_ == 0 || !obstacle_.empty()) return;
+  is_sum_ = find_sums_of_steps(*functions_.back(), carries_);
+  for (std::size_t i = 0; node.op == Op::while_loop && i < carries_; ++i) is_sum_[i] = is_sum_[i] && !is_tested(i);
+}
+
+/// Whether the condition of a loop reads a carried value.
+bool DividedFunctions::is_tested(std::size_t carry) const {
+  const Graph& condition = *functions_[0];
+  std::size_t next = 0;
+  for (ValueId v = 0; v < condition.nodes.size(); ++v) {
+    if (condition.nodes[v].op != Op::input || next++ != carry) continue;
+    const auto reads = [v](const GraphNode& n) {
+      return std::ranges::any_of(n.operands, [v](const GraphOperand& o) { return !o.is_scalar() && o.value == v; });
+    };
+    return condition.outputs[0] == v || std::ranges::any_of(condition.nodes, reads);
+  }
+  return false;
 }
 
 std::shared_ptr<const LocalProgram> DividedFunctions::divide(std::size_t function, const Shardings& arguments,
-                                                             const Wanted& results) {
+                                                             const Wanted& results, const std::vector<unsigned>& sums) {
   for (const Memo& m : memo_)
-    if (m.function == function && m.arguments == arguments && m.results == results) return m.program;
+    if (m.function == function && m.arguments == arguments && m.results == results && m.sums == sums) return m.program;
   const Graph& graph = *functions_[function];
   PartitionRequest request{.graph = graph,
                            .mesh = request_.mesh,
@@ -72,11 +90,12 @@ std::shared_ptr<const LocalProgram> DividedFunctions::divide(std::size_t functio
                            .groups = request_.groups,
                            .costs = request_.costs,
                            .results = results,
-                           .is_function = true};
+                           .is_function = true,
+                           .sums = sums};
   std::size_t next = 0;
   for (std::size_t v = 0; v < graph.nodes.size(); ++v)
     if (graph.nodes[v].op == Op::input) request.inputs[v] = {arguments[next++], true, false};
-  memo_.push_back({function, arguments, results, std::make_shared<const LocalProgram>(partition(request))});
+  memo_.push_back({function, arguments, results, sums, std::make_shared<const LocalProgram>(partition(request))});
   return memo_.back().program;
 }
 
@@ -88,6 +107,7 @@ FunctionDivision DividedFunctions::whole() {
 }
 
 void DividedFunctions::pack(FunctionDivision& division) const {
+  division.sums.resize(results_.size());
   std::vector<TensorType> blocks = results_;
   for (std::size_t i = 0; i < blocks.size(); ++i)
     blocks[i].shape = block_shape(blocks[i].shape, division.results[i], request_.mesh);
@@ -95,15 +115,20 @@ void DividedFunctions::pack(FunctionDivision& division) const {
   if (!is_packed()) return;
   const TupleLayout own = tuple_layout(blocks);
   division.packed = std::make_shared<const PackedSharding>(
-      PackedSharding{division.results, own.offsets, tuple_layout(results_).offsets, own.bytes});
+      PackedSharding{division.results, own.offsets, tuple_layout(results_).offsets, division.sums, own.bytes});
 }
 
-/// Carries get the sharding in which a step leaves them: all of them, or those whose initial sharding is free.
-void DividedFunctions::settle_carries(Shardings& arguments, const std::vector<bool>& is_free, Follow follow) {
+/// What is carried becomes divided as the steps leave it: all of it, or what may be divided in any way at first.
+void DividedFunctions::settle_carries(Shardings& arguments, const std::vector<bool>& is_free, Follow follow,
+                                      bool leaves_sums) {
   if (follow == Follow::none) return;
   const std::size_t body = functions_.size() - 1;
   for (int step = 0; step < kMostSteps; ++step) {
-    const auto program = divide(body, arguments, Wanted(functions_[body]->outputs.size()));
+    Wanted wanted(functions_[body]->outputs.size());
+    std::vector<unsigned> sums;
+    for (std::size_t i = 0; leaves_sums && i < carries_; ++i)
+      if (is_sum_[i]) wanted[i] = arguments[i];
+    const auto program = leaves_sums ? divide_step(arguments, wanted, sums) : divide(body, arguments, wanted);
     bool changes = false;
     for (std::size_t i = 0; i < carries_; ++i) {
       if ((follow == Follow::free && !is_free[i]) || arguments[i] == program->outputs[i]) continue;
@@ -126,7 +151,27 @@ void DividedFunctions::add_cond(FunctionDivision& division, const Shardings& arg
   }
 }
 
-FunctionDivision DividedFunctions::with(const Shardings& arguments, bool whole_results) {
+/// A step that leaves parts of sums, along mesh axes that do not divide them: only those that it uses.
+std::shared_ptr<const LocalProgram> DividedFunctions::divide_step(const Shardings& arguments, const Wanted& wanted,
+                                                                  std::vector<unsigned>& sums) {
+  sums.assign(wanted.size(), 0);
+  for (std::size_t i = 0; i < carries_; ++i)
+    for (std::size_t m = 0; m < request_.mesh.count(); ++m)
+      if (is_sum_[i] && request_.mesh.sizes[m] > 1 && (arguments[i].used() >> m & 1u) == 0) sums[i] |= 1u << m;
+  const std::size_t body = functions_.size() - 1;
+  const auto program = divide(body, arguments, wanted, sums);
+  if (program->sums == sums) return program;
+  sums = program->sums;
+  return divide(body, arguments, wanted, sums);
+}
+
+std::vector<unsigned> DividedFunctions::counted_once(const FunctionDivision& division) const {
+  std::vector<unsigned> axes(node_.operands.size());
+  for (std::size_t i = 0; i < carries_; ++i) axes[first_ + i] = division.sums[i];
+  return axes;
+}
+
+FunctionDivision DividedFunctions::with(const Shardings& arguments, bool whole_results, bool leaves_sums) {
   FunctionDivision division{.operands = Shardings(node_.operands.size()), .results = {}};
   for (std::size_t i = 0; i < arguments_; ++i)
     division.operands[first_ + i] = is_sequence(i) ? with_first(arguments[i]) : arguments[i];
@@ -140,7 +185,8 @@ FunctionDivision DividedFunctions::with(const Shardings& arguments, bool whole_r
   if (whole_results) std::ranges::fill(wanted, Sharding());
   for (std::size_t i = 0; i < carries_; ++i) wanted[i] = arguments[i];
   if (node_.op == Op::while_loop) division.programs.push_back(divide(0, arguments, {Sharding()}));
-  division.programs.push_back(divide(body, arguments, wanted));
+  division.programs.push_back(leaves_sums ? divide_step(arguments, wanted, division.sums)
+                                          : divide(body, arguments, wanted));
   for (const auto& program : division.programs) division.seconds += program->seconds * std::max(runs_, 1.0);
   const LocalProgram& last = *division.programs.back();
   for (std::size_t i = 0; i < last.outputs.size(); ++i)
@@ -149,10 +195,10 @@ FunctionDivision DividedFunctions::with(const Shardings& arguments, bool whole_r
   return division;
 }
 
-void DividedFunctions::add(const Shardings& arguments, std::vector<FunctionDivision>& found) {
-  FunctionDivision division = with(arguments, false);
+void DividedFunctions::add(const Shardings& arguments, std::vector<FunctionDivision>& found, bool leaves_sums) {
+  FunctionDivision division = with(arguments, false, leaves_sums);
   const auto is_same = [&](const FunctionDivision& other) {
-    return other.operands == division.operands && other.results == division.results;
+    return other.operands == division.operands && other.results == division.results && other.sums == division.sums;
   };
   if (std::ranges::none_of(found, is_same)) found.push_back(std::move(division));
 }
@@ -193,7 +239,14 @@ void DividedFunctions::propose(std::span<const std::optional<Sharding>> operands
       if (follow != Follow::none && carries_ == 0) break;
       Shardings arguments = start;
       settle_carries(arguments, is_free, follow);
-      add(arguments, found);
+      add(arguments, found, false);
+    }
+  if (std::ranges::find(is_sum_, true) == is_sum_.end()) return;
+  for (const Shardings& start : starts)
+    for (const Follow follow : {Follow::none, Follow::free, Follow::all}) {
+      Shardings arguments = start;
+      settle_carries(arguments, is_free, follow, true);
+      add(arguments, found, true);
     }
 }
 

@@ -22,7 +22,8 @@ struct FunctionDivision {
   std::vector<Sharding> results;                                // of the node, before they are packed
   std::vector<std::shared_ptr<const LocalProgram>> programs{};  // by function; null if it works on whole operands
   double seconds = 0;
-  std::shared_ptr<const PackedSharding> packed{};  // if there are several results
+  std::vector<unsigned> sums{};  // by result: mesh axes along which each process has a part of a sum (sums_of_steps.h)
+  std::shared_ptr<const PackedSharding> packed{};  // where there are several results
   TensorType type{};                               // of the node that is left
 };
 
@@ -38,6 +39,9 @@ class DividedFunctions {
   FunctionDivision whole();
   /// The divisions for operands with these shardings; those without one may have any.
   void propose(std::span<const std::optional<Sharding>> operands, std::vector<FunctionDivision>& found);
+
+  /// By operand: the mesh axes along which only the first process begins a sum with it.
+  std::vector<unsigned> counted_once(const FunctionDivision& division) const;
 
   bool is_packed() const { return results_.size() > 1; }
   /// Whether an operand is only waited for.
@@ -55,16 +59,21 @@ class DividedFunctions {
     std::size_t function;
     Shardings arguments;
     Wanted results;
+    std::vector<unsigned> sums;
     std::shared_ptr<const LocalProgram> program;
   };
 
   bool is_sequence(std::size_t argument) const { return argument >= carries_ && argument < carries_ + sequences_; }
-  std::shared_ptr<const LocalProgram> divide(std::size_t function, const Shardings& arguments, const Wanted& results);
-  void settle_carries(Shardings& arguments, const std::vector<bool>& is_free, Follow follow);
+  std::shared_ptr<const LocalProgram> divide(std::size_t function, const Shardings& arguments, const Wanted& results,
+                                             const std::vector<unsigned>& sums = {});
+  void settle_carries(Shardings& arguments, const std::vector<bool>& is_free, Follow follow, bool leaves_sums = false);
+  bool is_tested(std::size_t carry) const;
   void pack(FunctionDivision& division) const;
-  FunctionDivision with(const Shardings& arguments, bool whole_results);
+  FunctionDivision with(const Shardings& arguments, bool whole_results, bool leaves_sums = false);
+  std::shared_ptr<const LocalProgram> divide_step(const Shardings& arguments, const Wanted& wanted,
+                                                  std::vector<unsigned>& sums);
   void add_cond(FunctionDivision& division, const Shardings& arguments, bool whole_results);
-  void add(const Shardings& arguments, std::vector<FunctionDivision>& found);
+  void add(const Shardings& arguments, std::vector<FunctionDivision>& found, bool leaves_sums);
   bool moves_scanned_axes(Shardings& arguments, std::span<const std::optional<Sharding>> operands) const;
 
   const PartitionRequest& request_;
@@ -73,6 +82,7 @@ class DividedFunctions {
   std::size_t first_ = 0;  // operand that is an argument
   std::size_t carries_ = 0, sequences_ = 0, arguments_ = 0;
   std::vector<TensorType> results_;
+  std::vector<bool> is_sum_;  // by carried value: whether steps only add to it
   double runs_ = 1;
   std::string obstacle_;
   std::vector<Memo> memo_;

@@ -9,6 +9,7 @@
 #include "ir/ops/structures.h"
 #include "passes/bucket_collectives.h"
 #include "passes/pipeline.h"
+#include "passes/sums_of_steps.h"
 
 namespace fermata {
 namespace {
@@ -45,7 +46,9 @@ class Writer {
         mesh_(request.mesh),
         choices_(choices),
         calls_(choices.calls),
+        sums_(sums_of_steps(graph_, request.sums)),
         written_(graph_.nodes.size()) {
+    local_.sums.resize(graph_.outputs.size());
     local_.shardings.resize(graph_.nodes.size()), local_.seconds = choices.seconds;
   }
 
@@ -64,8 +67,8 @@ class Writer {
       if (n.operands[k].is_scalar()) continue;
       const ValueId from = n.operands[k].value;
       ValueId value = call.is_free[k] ? written_[from].begin()->second
-                                      : in(from, call.needs[k], fmt::format("needed by {}", name(n.op)));
-      if (call.added == k && is_counted_elsewhere(call)) value = zeros_like(value);
+                                      : in(from, call.needs[k], fmt::format("{} needs it", name(n.op)));
+      if (is_counted_elsewhere(v, k)) value = zeros_like(value);
       node.operands[k].value = value;
     }
     if (call.packed != nullptr && n.op == Op::unpack)
@@ -74,7 +77,9 @@ class Writer {
       node.shape = Shape{call.packed->bytes};
     ValueId value = add(std::move(node), v);
     if (call.division != nullptr && !call.division->programs.empty()) add_functions(v, value, *call.division);
-    for (const Combination& c : call.combined) value = combine(v, value, now, c);
+    for (const Combination& c : call.combined)
+      if (!c.is_later) value = combine(v, value, now, c);
+    note_parts(v);
     written_[v][key(call.result)] = value;
   }
 
@@ -147,10 +152,22 @@ class Writer {
     return node;
   }
 
-  bool is_counted_elsewhere(const DividedCall& call) const {
-    for (const Combination& c : call.combined)
-      if (request_.coordinates[c.mesh_axis] != 0) return true;
+  /// Whether another process adds an operand, of what becomes a sum over the processes.
+  bool is_counted_elsewhere(ValueId v, std::size_t operand) const {
+    const DividedCall& call = calls_[v];
+    unsigned axes = call.counted_once.empty() ? 0 : call.counted_once[operand];
+    if (call.added == operand)
+      for (const Combination& c : call.combined) axes |= 1u << c.mesh_axis;
+    const ValueId from = graph_.nodes[v].operands[operand].value;
+    if (sums_.axes[v] != 0 && sums_.axes[from] == 0 && !sums_.is_carried[from])
+      axes |= sums_.axes[v] & ~calls_[from].left_as_parts();
+    for (std::size_t m = 0; m < mesh_.count(); ++m)
+      if ((axes >> m & 1u) != 0 && request_.coordinates[m] != 0) return true;
     return false;
+  }
+  /// Of a term of a sum: what it has left to whoever reads the result.
+  void note_parts(ValueId v) {
+    if (const unsigned left = calls_[v].left_as_parts(); left != 0) local_.sums[sums_.output[v]] |= left;
   }
   ValueId zeros_like(ValueId value) {
     GraphNode zeros = like(value, Op::full);
@@ -213,8 +230,10 @@ class Writer {
   }
 
   ValueId combine(ValueId v, ValueId value, Sharding& now, const Combination& c) {
-    const std::string why =
-        fmt::format("{} of the partial results of {}", fermata::name(c.combine), name(graph_.nodes[v].op));
+    const bool is_of_loop = calls_[v].packed != nullptr || calls_[v].division != nullptr;
+    const std::string why = is_of_loop ? "the sum of what each process has added up in a loop"
+                                       : fmt::format("the {} of what {} gives on parts", fermata::name(c.combine),
+                                                     name(graph_.nodes[v].op));
     if (!c.scatter_axis)
       return collective(v, value, {.kind = ExchangeKind::all_reduce, .mesh_axis = c.mesh_axis, .combine = c.combine},
                         why);
@@ -230,6 +249,7 @@ class Writer {
   const MeshAxes& mesh_;
   const Choices& choices_;
   const std::vector<DividedCall>& calls_;
+  const SumsOfSteps sums_;
   std::vector<std::map<Key, ValueId>> written_;  // by value, in each sharding that something needs
   LocalProgram local_;
 };

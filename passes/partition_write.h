@@ -16,6 +16,7 @@ struct Combination {
   std::uint8_t mesh_axis;
   CollectiveReduction combine;
   std::optional<std::uint8_t> scatter_axis;
+  bool is_later = false;  // the loop that the call is in does it, once
 };
 
 /// A call on blocks.
@@ -31,6 +32,7 @@ struct DividedCall {
   std::vector<Factor> factors{};
   unsigned divided = 0;  // the mesh axes along which processes compute different parts
   std::optional<std::size_t> added{};
+  std::vector<unsigned> counted_once{};  // by operand: the mesh axes along which the first process adds it alone
   bool is_constraint = false;
   std::shared_ptr<const FunctionDivision> division{};  // of a call of functions
   std::shared_ptr<const PackedSharding> packed{};      // of several results, and of what unpacks one of them
@@ -40,6 +42,13 @@ struct DividedCall {
     unsigned mask = 0;
     for (const Factor& f : factors)
       if (f.number == number) mask |= 1u << f.mesh_axis;
+    return mask;
+  }
+  /// The mesh axes along which its result stays a part of a sum.
+  unsigned left_as_parts() const {
+    unsigned mask = 0;
+    for (const Combination& c : combined)
+      if (c.is_later) mask |= 1u << c.mesh_axis;
     return mask;
   }
   bool scatters_along(unsigned axis) const {

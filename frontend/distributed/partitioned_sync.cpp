@@ -101,6 +101,7 @@ std::vector<std::int64_t> key_of(const Walked& w) {
       for (const Sharding& s : packed->results) key.insert(key.end(), s.axes.begin(), s.axes.end());
       key.insert(key.end(), packed->offsets.begin(), packed->offsets.end());
       key.insert(key.end(), packed->whole_offsets.begin(), packed->whole_offsets.end());
+      key.insert(key.end(), packed->sums.begin(), packed->sums.end());
     }
   }
   add_to_key(key, w.graph);

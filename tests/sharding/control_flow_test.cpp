@@ -302,6 +302,101 @@ TEST_P(ShardedFunctions, ExplainShowsThem) {
   });
 }
 
+/// Gradients of the weights of a step are added up on each process, and combined after the loop.
+TEST_P(ShardedFunctions, GradientsOfWeightsAreCombinedOnce) {
+  on_mesh([](const Mesh& mesh) {
+    for (const std::int64_t length : {4, 8}) {
+      const std::vector<Tensor> whole{randn({96, 64}).sync(), randn({length, 96, 12}).sync(),
+                                      (randn({64, 64}) * 0.1).sync(), (randn({12, 64}) * 0.3).sync()};
+      const auto gradients = [](const std::vector<Tensor>& v) {
+        const std::vector<Tensor> leaves{v[0], v[1], v[2].detach().requires_grad(true),
+                                         v[3].detach().requires_grad(true)};
+        square(recurrence(leaves)[0]).sum().backward();
+        return std::vector<Tensor>{leaves[2].grad(), leaves[3].grad()};
+      };
+      const PartitionCounts counts = expect_same(mesh, gradients, whole, {{"data"}, {{}, "data"}, {}, {}});
+      EXPECT_EQ(counts.gathered_calls, 0u);
+      if (mesh.size("model") > 1 || std::get<bool>(GetParam())) continue;
+      EXPECT_EQ(counts.collectives, 1u) << length << " steps";
+      std::vector<Tensor> divided = whole;
+      divided[0] = shard(whole[0], mesh, {"data"}).sync(), divided[1] = shard(whole[1], mesh, {{}, "data"}).sync();
+      EXPECT_THAT(explain(gradients(divided)), HasSubstr("the sum of what each process has added up in a loop"));
+    }
+  });
+}
+
+/// Whatever else steps do with what they carry: it stays what one process would carry.
+TEST_P(ShardedFunctions, SumsOfSteps) {
+  on_mesh([](const Mesh& mesh) {
+    const std::vector<Tensor> whole{randn({12, 12}).sync(), randn({4, 12, 12}).sync(), randn({12}).sync(),
+                                    (randn({12, 12}) * 0.3).sync()};
+    const std::vector<Function> functions{
+        [](const std::vector<Tensor>& v) {  // several terms, some of which are no parts, and a start that counts once
+          using Carry = std::vector<Tensor>;
+          auto [last, all] = scan(
+              [w = v[3], bias = v[2]](const Carry& c, const Tensor& x) {
+                const Tensor y = tanh(matmul(c[2], w) + x);
+                return std::pair(Carry{c[0] - y.sum({0}) * 2 + bias,
+                                       c[1] * 0.5 + matmul(transpose(x), y) + matmul(transpose(c[2]), x), y},
+                                 y);
+              },
+              Carry{v[2], v[3], v[0]}, v[1]);
+          return std::vector<Tensor>{last[0], last[1], last[2], all};
+        },
+        [](const std::vector<Tensor>& v) {  // read by a later step, and given as it is after each step
+          auto [total, all] = scan(
+              [](const Tensor& t, const Tensor& x) {
+                const Tensor next = t + x.sum({0});
+                return std::pair(next, next * 2);
+              },
+              v[2], v[1]);
+          return std::vector<Tensor>{total, all};
+        },
+        [](const std::vector<Tensor>& v) {
+          return std::vector<Tensor>{fori_loop(
+              0, 3, [x = v[0]](const Tensor& i, const Tensor& t) { return t + (x * (i + 1)).sum({0}); }, v[2])};
+        },
+        [](const std::vector<Tensor>& v) {  // a condition that reads the sum, and one that does not
+          auto [n, t] = while_loop(
+              [](const Tensor& i, const Tensor& sum) { return logical_and(all(abs(sum) < 1e6), i < 4); },
+              [x = v[0]](const Tensor& i, const Tensor& sum) { return std::tuple(i + 1, sum + (x * x).sum({0})); },
+              std::tuple(full({}, 0), v[2]));
+          auto [k, u] = while_loop(
+              [](const Tensor& i, const Tensor&) { return i < 4; },
+              [x = v[0]](const Tensor& i, const Tensor& sum) { return std::tuple(i + 1, sum + (x * x).sum({0})); },
+              std::tuple(full({}, 0), v[2]));
+          return std::vector<Tensor>{n, t, k, u};
+        }};
+    for (const std::vector<AxisSplits>& splits :
+         std::vector<std::vector<AxisSplits>>{{{"data"}, {{}, "data"}, {}, {}},
+                                              {{"data", "model"}, {{}, "data", "model"}, {}, {"model"}},
+                                              {{}, {{}, {"model"}}, {"data"}, {{}, "data"}},
+                                              {{}, {}, {"model"}, {{}, {}}}})
+      for (const Function& f : functions) EXPECT_EQ(expect_same(mesh, f, whole, splits).gathered_calls, 0u);
+    expect_same(mesh, with_gradients(functions[0]), whole, {{"data"}, {{}, "data"}, {}, {}});
+  });
+}
+
+/// The value of a loop that is read later still has parts.
+TEST_P(ShardedFunctions, SumsOfStepsThatAreReadLater) {
+  on_mesh([](const Mesh& mesh) {
+    const test::CheapTransfers cheap;
+    const Tensor whole = randn({3, 12, 6}).sync(), x = shard(whole, mesh, {{}, "data"}).sync();
+    const auto sums = [](const Tensor& over) {
+      using Carry = std::vector<Tensor>;
+      return scan(
+          [](const Carry& c, const Tensor& row) {
+            return std::pair(Carry{c[0] + row.sum({0}), c[1] + square(row).sum({0})}, row.sum());
+          },
+          Carry{zeros({6}), ones({6})}, over);
+    };
+    const auto want = sums(whole), got = sums(x);
+    EXPECT_EQ(test::difference(want.first[0].sum(), got.first[0].sum()), "");  // while the others are pending
+    for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(test::difference(want.first[i], got.first[i]), "") << i;
+    EXPECT_EQ(test::difference(want.second, got.second), "");
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Meshes, ShardedFunctions,
                          ::testing::Combine(::testing::ValuesIn(test::kMeshes), ::testing::Bool()),
                          [](const auto& mesh) {
