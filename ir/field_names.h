@@ -18,7 +18,7 @@ constexpr bool belongs_to_name(char c) {
 }
 /// g++ says "... P = MemberPointer<..>{(& nowhere<Sort>..::axis)}; std::string_view = ..]", clang "... P =
 /// MemberPointer<..>{&nowhere.value.axis}]".
-template <auto P> consteval std::string_view name_of_member() {
+template <auto P> consteval std::string_view find_name_of_member() {
   std::string_view f = __PRETTY_FUNCTION__;
   f = f.substr(f.find("P = "));
   f = f.substr(0, f.find("; "));
@@ -26,6 +26,16 @@ template <auto P> consteval std::string_view name_of_member() {
   std::size_t begin = end;
   while (begin > 0 && belongs_to_name(f[begin - 1])) --begin;
   return f.substr(begin, end - begin);
+}
+/// The name alone: a view into the whole text would keep all of it in the library, 34 KB.
+template <auto P> static constexpr auto kNameOfMember = [] {
+  constexpr std::string_view name = find_name_of_member<P>();
+  std::array<char, name.size()> letters{};
+  for (std::size_t i = 0; i < name.size(); ++i) letters[i] = name[i];
+  return letters;
+}();
+template <auto P> consteval std::string_view name_of_member() {
+  return {kNameOfMember<P>.data(), kNameOfMember<P>.size()};
 }
 template <class A, std::size_t I> consteval std::string_view field_name() {
   constexpr auto fields = tie_fields(nowhere<A>.value);

@@ -249,7 +249,7 @@ template <class T, class Put> bool scatter_by_tables(const PositionReader& index
   return true;
 }
 
-/// Integers wrap at their own width.
+/// Integers wrap at their own width. Signed and unsigned ones have the same bits, so unsigned ones do for both.
 template <class T> T sum_of(T a, T b) {
   if constexpr (std::is_integral_v<T>)
     return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
@@ -262,6 +262,8 @@ template <class T> T product_of(T a, T b) {
   else
     return a * b;
 }
+template <class T> using WrappingOf =
+    std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
 
 /// -0 where T has one: adding it to -0 gives -0.
 template <class T> T no_sum() {
@@ -277,17 +279,19 @@ template <class T> T greatest() {
   return std::numeric_limits<T>::has_infinity ? std::numeric_limits<T>::infinity() : std::numeric_limits<T>::max();
 }
 
-/// Calls use(identity, put) with what the op does with two numbers; NaN wins.
-template <class T, class Use> void with_combination(Op op, Use use) {
-  if (op == Op::scatter_add) return use(no_sum<T>(), [](T& a, T b) { a = sum_of(a, b); });
-  if (op == Op::scatter_multiply) return use(T(1), [](T& a, T b) { a = product_of(a, b); });
-  if constexpr (std::is_arithmetic_v<T>) {  // complex numbers have no order
-    if (op == Op::scatter_maximum)
-      use(least<T>(), [](T& a, T b) { a = a != a || a > b ? a : b; });
-    else
-      use(greatest<T>(), [](T& a, T b) { a = a != a || a < b ? a : b; });
-  }
-}
+/// What the ops do with two numbers; NaN wins.
+struct Add {
+  template <class T> void operator()(T& a, T b) const { a = sum_of(a, b); }
+};
+struct Multiply {
+  template <class T> void operator()(T& a, T b) const { a = product_of(a, b); }
+};
+struct TakeLargest {
+  template <class T> void operator()(T& a, T b) const { a = a != a || a > b ? a : b; }
+};
+struct TakeSmallest {
+  template <class T> void operator()(T& a, T b) const { a = a != a || a < b ? a : b; }
+};
 
 template <class T> void replace(const CallArgs& args, const Lanes& lanes) {
   const DenseElements source(args.inputs[2]);
@@ -316,18 +320,28 @@ bool has_tables(const CallArgs& args) {
   return index.sizes[axis] >= kTableBlock / 2 && out.sizes[axis] * kPositionsOfElement <= kTableBlock;
 }
 
+template <class T, class Put> void combine_with(const CallArgs& args, const T* source, T* out, T identity, Put put) {
+  const TensorView& view = args.outputs[0];
+  if (has_tables(args)) {
+    const auto axis = static_cast<unsigned>(axis_of(args.op, args.attributes));
+    if (scatter_by_tables(PositionReader(args), args.inputs[1].sizes[axis], source, out, view.strides[axis],
+                          view.sizes[axis], identity, put))
+      return;
+  }
+  scatter(Lanes(args, view), source, out, put);
+}
+
 /// `out` has the elements of input 0.
 template <class T> void combine(const CallArgs& args, const T* source, T* out) {
-  with_combination<T>(args.op, [&](T identity, auto put) {
-    const TensorView& view = args.outputs[0];
-    if (has_tables(args)) {
-      const auto axis = static_cast<unsigned>(axis_of(args.op, args.attributes));
-      if (scatter_by_tables(PositionReader(args), args.inputs[1].sizes[axis], source, out, view.strides[axis],
-                            view.sizes[axis], identity, put))
-        return;
-    }
-    scatter(Lanes(args, view), source, out, put);
-  });
+  using U = WrappingOf<T>;
+  const auto* const from = reinterpret_cast<const U*>(source);
+  auto* const to = reinterpret_cast<U*>(out);
+  if (args.op == Op::scatter_add) return combine_with<U>(args, from, to, no_sum<U>(), Add());
+  if (args.op == Op::scatter_multiply) return combine_with<U>(args, from, to, U(1), Multiply());
+  if constexpr (std::is_arithmetic_v<T>) {  // complex numbers have no order
+    if (args.op == Op::scatter_maximum) return combine_with<T>(args, source, out, least<T>(), TakeLargest());
+    combine_with<T>(args, source, out, greatest<T>(), TakeSmallest());
+  }
 }
 
 void combine_elements(const CallArgs& args) {

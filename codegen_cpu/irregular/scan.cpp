@@ -27,22 +27,27 @@ constexpr std::int64_t kSideStep = kBlock + 24;
 
 template <class T> using WrappingOf = std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool>,
                                                          std::make_unsigned<T>, std::type_identity<T>>::type;
+/// Sums and products of signed and unsigned integers have the same bits, so one kernel does for both.
 struct sum_step {
+  template <class T> using Computes = WrappingOf<T>;
   template <class T> static T combine(T a, T b) {
     return static_cast<T>(static_cast<WrappingOf<T>>(a) + static_cast<WrappingOf<T>>(b));
   }
 };
 struct prod_step {
+  template <class T> using Computes = WrappingOf<T>;
   template <class T> static T combine(T a, T b) {
     return static_cast<T>(static_cast<WrappingOf<T>>(a) * static_cast<WrappingOf<T>>(b));
   }
 };
 struct max_step {
+  template <class T> using Computes = T;
   template <class T>
   requires std::is_arithmetic_v<T>
   static T combine(T a, T b) { return a != a ? a : a > b ? a : b; }  // b where that is NaN
 };
 struct min_step {
+  template <class T> using Computes = T;
   template <class T>
   requires std::is_arithmetic_v<T>
   static T combine(T a, T b) { return a != a ? a : a < b ? a : b; }
@@ -226,7 +231,8 @@ template <class Step> void scan_with(const CallArgs& args) {
   if (dtype == DType::f16) return Scan<Step, Half>(args).run();
   if (dtype == DType::bf16) return Scan<Step, Brain>(args).run();
   visit_number(dtype, [&]<class T>() {
-    if constexpr (requires(T x) { Step::combine(x, x); }) Scan<Step, Plain<T>>(args).run();
+    if constexpr (requires(T x) { Step::combine(x, x); })
+      Scan<Step, Plain<typename Step::template Computes<T>>>(args).run();
   });
 }
 

@@ -20,6 +20,7 @@
 #include "ir/error.h"
 #include "ir/op_traits.h"
 #include "passes/pipeline.h"
+#include "runtime/bounds_check.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -303,6 +304,11 @@ class Exporter {
     for (std::size_t i = 0; i < kernels.size(); ++i)
       if (number[i] == distinct.size()) distinct.push_back(&kernels[i]);
     const std::size_t targets = file.targets.size();
+    // Checks of bounds are of this process: libfermata_run has none.
+    struct Unchecked {
+      const bool before = set_bounds_checks(false);
+      ~Unchecked() { set_bounds_checks(before); }
+    } const unchecked;
     code_.resize(distinct.size() * targets);
     parallel_for(0, static_cast<std::int64_t>(code_.size()), kNanoseconds, [&](std::int64_t begin, std::int64_t end) {
       for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)

@@ -1,7 +1,11 @@
 // See fermata/run.h.
+#include <algorithm>
+#include <array>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <new>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,16 +38,19 @@ struct fermata_results {
 namespace {
 
 constexpr int kNoMemory = 3001, kInternal = 9001;
-std::string& last_error() {
-  static constinit thread_local PerThread<std::string> text;
+/// At one place for all errors of a thread, so that printf("%d %s", fermata_program_run(...), fermata_last_error()) is
+/// right in whichever order a compiler evaluates its arguments.
+using ErrorText = std::array<char, 4096>;
+ErrorText& last_error() {
+  static constinit thread_local PerThread<ErrorText> text;
   return text.get();
 }
 
 int failed(int code, const char* text) {
   try {
-    std::string& kept = last_error();
-    kept.clear();
-    kept = text;
+    ErrorText& kept = last_error();
+    const std::size_t length = std::min(std::strlen(text), kept.size() - 1);
+    *std::copy_n(text, length, kept.data()) = '\0';
   } catch (...) {}  // no memory: no text
   return code;
 }
@@ -64,18 +71,30 @@ template <class F> int guarded(F&& f) {
   throw ValueError(2211, format_error(2211, "ValueError", what, {}, {}));
 }
 
-std::vector<DenseView> views(const fermata_tensor* tensors, std::size_t count) {
+/// What a caller gives, as the library takes it. Most programs have few inputs, which need no allocation.
+class Views {
+ public:
+  Views(const fermata_tensor* tensors, std::size_t count);
+  operator std::span<const DenseView>() const { return {many_.empty() ? few_.data() : many_.data(), count_}; }
+
+ private:
+  std::size_t count_;
+  std::array<DenseView, 8> few_;
+  std::vector<DenseView> many_;
+};
+
+Views::Views(const fermata_tensor* tensors, std::size_t count) : count_(count) {
   if (tensors == nullptr && count != 0) refuse("the list of tensors is null");
-  std::vector<DenseView> views;
+  if (count > few_.size()) many_.resize(count);
+  DenseView* const views = many_.empty() ? few_.data() : many_.data();
   for (std::size_t i = 0; i < count; ++i) {
     const fermata_tensor& t = tensors[i];
     const bool is_small = t.dtype >= FERMATA_F8E4M3FN && t.dtype <= FERMATA_F8E8M0FNU;
     if (t.dtype < FERMATA_BOOL || (t.dtype > FERMATA_C128 && !is_small)) refuse("a tensor has an unknown dtype");
     if (t.rank < 0 || t.rank > static_cast<std::int32_t>(kMaxRank) || (t.rank > 0 && t.sizes == nullptr))
       refuse("a tensor has an invalid rank, or no sizes");
-    views.push_back({t.data, static_cast<DType>(t.dtype), {t.sizes, static_cast<std::size_t>(t.rank)}});
+    views[i] = {t.data, static_cast<DType>(t.dtype), {t.sizes, static_cast<std::size_t>(t.rank)}};
   }
-  return views;
 }
 
 template <class List> const char* name_of(const List& list, std::size_t i) {
@@ -87,7 +106,7 @@ int run(fermata_program* p, const fermata_tensor* inputs, std::size_t count, fer
     if (p == nullptr || results == nullptr) refuse("the program or the results pointer is null");
     *results = nullptr;
     auto made = std::make_unique<fermata_results>();
-    made->tensors = p->program->run(views(inputs, count), {}, stay);
+    made->tensors = p->program->run(Views(inputs, count), {}, stay);
     *results = made.release();
   });
 }
@@ -98,7 +117,7 @@ extern "C" {
 
 const char* fermata_last_error(void) {
   try {
-    return last_error().c_str();
+    return last_error().data();
   } catch (...) { return ""; }
 }
 const char* fermata_run_version(void) { return FERMATA_VERSION; }
@@ -154,7 +173,7 @@ int fermata_program_run_into(fermata_program* p, const fermata_tensor* inputs, s
   return guarded([&] {
     if (p == nullptr) refuse("the program is null");
     if (output_count != p->program->file().outputs.size()) refuse("the number of outputs does not match the program");
-    p->program->run(views(inputs, input_count), views(outputs, output_count));
+    p->program->run(Views(inputs, input_count), Views(outputs, output_count));
   });
 }
 

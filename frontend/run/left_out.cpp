@@ -1,7 +1,9 @@
 // What the engine has and a program that is compiled never asks for: the formulas of ops, from which kernels are made,
 // and products and transposes on processors that have no code for kernels. They take most of a megabyte. And what is
-// not shipped: oneDNN, and the measuring of products.
+// not shipped: oneDNN, the measuring of products, and checks of bounds, which print kernels: export_program() compiles
+// without them.
 #include "codegen_cpu/irregular/transpose.h"
+#include "codegen_cpu/launch_checker.h"
 #include "codegen_cpu/library/calibrate.h"
 #include "codegen_cpu/library/matmul.h"
 #include "codegen_cpu/library/matmul_portable_kernels.h"
@@ -25,5 +27,11 @@ bool matmul_onednn_fits(const CallArgs&) { return false; }
 double matmul_onednn_cost(const CallArgs&) { return 0; }
 
 std::optional<ProductRates> calibrated_product_rates() { return {}; }
+
+LaunchChecker::LaunchChecker(const Kernel& kernel, const jit::ObjectInfo&, const KernelLaunch& launch, void* room)
+    : jit::BoundsChecker{}, kernel_(kernel), launch_(launch), room_(room) {
+  static_cast<void>(kernel_), static_cast<void>(launch_), static_cast<void>(room_);
+  throw_internal("a program has code that checks bounds");
+}
 
 }  // namespace fermata

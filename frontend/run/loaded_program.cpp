@@ -39,14 +39,17 @@ MappedFile::MappedFile(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat status {};
   const bool is_there = file >= 0 && ::fstat(file, &status) == 0;
-  const int error = is_there ? S_ISREG(status.st_mode) ? 0 : EINVAL : errno;
+  const bool is_other = is_there && !S_ISREG(status.st_mode);  // a pipe or a device need not end
+  const int error = is_there ? is_other ? EINVAL : 0 : errno;
   size_ = is_there ? static_cast<std::size_t>(status.st_size) : 0;
   if (error == 0 && size_ != 0) data_ = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file, 0);
   const int failed = data_ == MAP_FAILED ? errno : error;
   if (file >= 0) ::close(file);
   if (failed != 0)
     throw FileError(1601, format_error(1601, "FileError",
-                                       fmt::format("{} cannot be opened: {}", path, std::strerror(failed)), {}, {}));
+                                       path + (is_other ? std::string(" is not a regular file")
+                                                        : " cannot be opened: " + std::string(std::strerror(failed))),
+                                       {}, {}));
 }
 MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(data_, size_);
@@ -72,7 +75,7 @@ LoadedProgram::LoadedProgram(ProgramBytes file, const FilePart& description, con
   });
 }
 
-LoadedProgram::~LoadedProgram() = default;
+LoadedProgram::~LoadedProgram() { delete recent_.load(); }
 
 std::string_view LoadedProgram::part(const FilePart& part) const { return part_of(source_.bytes, part, source_.path); }
 
@@ -89,7 +92,7 @@ void LoadedProgram::bind_fixed_sizes() {
   runner->records.set({});
   runner->bound.bind(*file_.plan, runner->records.nodes());
   runner->is_bound = true;
-  idle_.push_back(std::move(runner));
+  give_back(std::move(runner));
 }
 
 void LoadedProgram::take_executables(const std::vector<std::shared_ptr<const Executable>>& executables) {
@@ -107,6 +110,8 @@ std::size_t LoadedProgram::code_bytes() const {
 }
 
 std::unique_ptr<LoadedProgram::Runner> LoadedProgram::take_runner() {
+  if (Runner* const recent = recent_.exchange(nullptr, std::memory_order_acquire))
+    return std::unique_ptr<Runner>(recent);
   {
     const std::lock_guard lock(mutex_);
     if (!idle_.empty()) {
@@ -116,6 +121,16 @@ std::unique_ptr<LoadedProgram::Runner> LoadedProgram::take_runner() {
     }
   }
   return std::make_unique<Runner>(*this);
+}
+
+void LoadedProgram::give_back(std::unique_ptr<Runner> runner) {
+  Runner* none = nullptr;
+  if (recent_.compare_exchange_strong(none, runner.get(), std::memory_order_release, std::memory_order_relaxed)) {
+    static_cast<void>(runner.release());
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  if (idle_.size() < kMostIdle) idle_.push_back(std::move(runner));
 }
 
 void LoadedProgram::read_symbols(Runner& r, std::span<const DenseView> inputs) const {
@@ -177,6 +192,7 @@ std::vector<DenseResult> LoadedProgram::run(std::span<const DenseView> inputs, s
                                     ? key_.load(std::memory_order_relaxed)
                                     : first + static_cast<std::uint64_t>(value_of(d.delta, r.symbols, source_.path));
   std::vector<DenseResult> results;
+  results.reserve(file_.outputs.size());
   for (std::size_t i = 0; i < file_.outputs.size(); ++i) {
     const ProgramOutput& out = file_.outputs[i];
     const TensorType& type = results
@@ -191,8 +207,7 @@ std::vector<DenseResult> LoadedProgram::run(std::span<const DenseView> inputs, s
   }
   r.leaves.clear(), r.buffers.assign(plan.output_slots.size(), nullptr);
   run_bound(r, inputs, outputs, results, stay);
-  const std::lock_guard lock(mutex_);
-  if (idle_.size() < kMostIdle) idle_.push_back(std::move(runner));
+  give_back(std::move(runner));
   return results;
 }
 

@@ -128,10 +128,12 @@ class LoadedProgram {
   void read_symbols(Runner& runner, std::span<const DenseView> inputs) const;
   void check_inputs(const Runner& runner, std::span<const DenseView> inputs) const;
   std::unique_ptr<Runner> take_runner();
+  void give_back(std::unique_ptr<Runner> runner);
 
   std::atomic<std::uint64_t> key_{0}, next_draw_{0};
+  std::atomic<Runner*> recent_{nullptr};  // one that is idle: runs of one thread at a time take no lock
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Runner>> idle_;
+  std::vector<std::unique_ptr<Runner>> idle_;  // the others
 };
 
 /// What one run works with; kept for the next one.

@@ -77,7 +77,12 @@ TEST_F(DamagedProgram, FilesThatAreCutAreRefused) {
                    .c_str());
   fermata_program* program = nullptr;
   EXPECT_EQ(fermata_program_load(path("nothing.fermata").c_str(), &program), 1601);
+  const char* const text = fermata_last_error();
   EXPECT_EQ(fermata_program_load("/", &program), 1601);
+  EXPECT_STREQ(text, "FM1601 FileError: / is not a regular file");  // at the same place
+  EXPECT_EQ(text, fermata_last_error());
+  EXPECT_EQ(fermata_program_load("/dev/zero", &program), 1601);
+  EXPECT_STREQ(text, "FM1601 FileError: /dev/zero is not a regular file");
 }
 
 TEST_F(DamagedProgram, OtherVersionsAreRefused) {

@@ -112,18 +112,18 @@ class Program {
   /// Thread-safe: any number of threads may run a program concurrently.
   Results run(const std::vector<Tensor>& inputs) const {
     fermata_results* results = nullptr;
-    const std::vector<fermata_tensor> in = list(inputs);
+    const List in(inputs);
     check(fermata_program_run(get(), in.data(), in.size(), &results));
     return Results(results);
   }
   void run_into(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs) const {
-    const std::vector<fermata_tensor> in = list(inputs), out = list(outputs);
+    const List in(inputs), out(outputs);
     check(fermata_program_run_into(get(), in.data(), in.size(), out.data(), out.size()));
   }
   /// On CUDA: waits for nothing and leaves results on the device, for later runs or for Results::copy().
   Results run_on_device(const std::vector<Tensor>& inputs) const {
     fermata_results* results = nullptr;
-    const std::vector<fermata_tensor> in = list(inputs);
+    const List in(inputs);
     check(fermata_program_run_on_device(get(), in.data(), in.size(), &results));
     return Results(results);
   }
@@ -133,12 +133,24 @@ class Program {
   fermata_program* get() const { return program_.get(); }
 
  private:
-  static std::vector<fermata_tensor> list(const std::vector<Tensor>& tensors) {
-    std::vector<fermata_tensor> list;
-    for (const Tensor& t : tensors)
-      list.push_back({t.data, t.dtype, static_cast<std::int32_t>(t.sizes.size()), t.sizes.data()});
-    return list;
-  }
+  /// As C takes them; a few without an allocation.
+  class List {
+   public:
+    explicit List(const std::vector<Tensor>& tensors) : size_(tensors.size()) {
+      if (size_ > kFew) many_.resize(size_);
+      fermata_tensor* to = size_ > kFew ? many_.data() : few_;
+      for (const Tensor& t : tensors)
+        *to++ = {t.data, t.dtype, static_cast<std::int32_t>(t.sizes.size()), t.sizes.data()};
+    }
+    const fermata_tensor* data() const { return size_ > kFew ? many_.data() : few_; }
+    std::size_t size() const { return size_; }
+
+   private:
+    static constexpr std::size_t kFew = 8;
+    std::size_t size_;
+    fermata_tensor few_[kFew];
+    std::vector<fermata_tensor> many_;
+  };
   struct Free {
     void operator()(fermata_program* p) const { fermata_program_free(p); }
   };

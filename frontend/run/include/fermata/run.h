@@ -47,7 +47,7 @@ typedef struct fermata_tensor {
 typedef struct fermata_program fermata_program;
 typedef struct fermata_results fermata_results;
 
-/* The text of the last error on this thread, or "". Valid until the next error. */
+/* The text of the last error on this thread, or "". The address is the same for all errors of a thread. */
 FERMATA_RUN_API const char* fermata_last_error(void);
 /* The version of the library. */
 FERMATA_RUN_API const char* fermata_run_version(void);
