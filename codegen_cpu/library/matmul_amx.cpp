@@ -114,10 +114,16 @@ constexpr std::int64_t columns_packed(std::int64_t rows) { return rows <= 256 ? 
 /// Columns after which what follows the product is called: they are still in the second-level cache.
 constexpr std::int64_t kColumnsTogether = 512;
 
-/// Two tiles for each thread if there are enough columns or rows; every tile packs its own operands.
+/// Rows up to which the right side is kept packed if it comes again: panels of f32 have half as many bytes again as the
+/// matrix, so for more rows packing in the second-level cache is quicker than reading them.
+constexpr std::int64_t kMostRowsOfKept = 256;
+
+/// Two tiles for each thread if there are enough columns or rows; every tile packs its own operands. Of few rows,
+/// whose right side may be kept, one: packing the left side is a tenth of the work.
 MatmulTiles cut_into_tiles(const MatmulProblem& p) {
   MatmulTiles t{p.m, p.n, parts(p.m, kMostRows), parts(p.n, kMostColumns)};
-  const std::int64_t wanted = parts(thread_count() == 1 ? 1 : 2 * thread_count(), p.batches);
+  const std::int64_t each = p.m <= kMostRowsOfKept ? 1 : 2;
+  const std::int64_t wanted = parts(thread_count() == 1 ? 1 : each * thread_count(), p.batches);
   if (t.count() < wanted) {
     t.across = std::clamp(parts(wanted, t.down), t.across, std::max(t.across, parts(p.n, columns_packed(kMostRows))));
     t.down = std::clamp(parts(wanted, t.across), t.down, std::max(t.down, parts(p.m, 2 * kAmxLines)));
@@ -126,10 +132,6 @@ MatmulTiles cut_into_tiles(const MatmulProblem& p) {
   t.columns = whole(parts(p.n, t.across), 2 * kAmxLines), t.across = parts(p.n, t.columns);
   return t;
 }
-
-/// Rows up to which the right side is kept packed if it comes again: panels of f32 have half as many bytes again as the
-/// matrix, so for more rows packing in the second-level cache is quicker than reading them.
-constexpr std::int64_t kMostRowsOfKept = 256;
 
 /// A right side that is kept: panels of all of k, and for f32 the largest magnitude of each column.
 class KeptRhs {

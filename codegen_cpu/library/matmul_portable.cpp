@@ -60,6 +60,9 @@ double per_ns(DType t) {
   return t == DType::f64 || byte_size(t) == 8 ? f32 / 2 : f32;
 }
 
+/// Tiles are cut in columns at multiples of this.
+constexpr std::int64_t kNarrowest = 64;
+
 /// One side as vectors, the other as the matrix whose rows or columns they are multiplied with.
 struct Vectors {
   bool are_rows;  // of the left side; else columns of the right one
@@ -82,7 +85,10 @@ std::optional<Vectors> vectors_of(const MatmulProblem& p) {
 void multiply_vectors(const MatmulProblem& p, const Vectors& v, TileEpilogue epilogue) {
   const auto storage = static_cast<std::size_t>(storage_of(p.dtype));
   const auto bytes = static_cast<std::int64_t>(byte_size(p.dtype));
-  const std::int64_t block = std::min(v.columns, kVectorColumns), blocks = (v.columns + block - 1) / block;
+  // A share of the columns for every thread: a product of which memory is the limit gains most from a second one.
+  const std::int64_t share = (v.columns * p.batches / thread_count() + kNarrowest - 1) / kNarrowest * kNarrowest;
+  const std::int64_t block = std::min({v.columns, kVectorColumns, std::max(share, kNarrowest)}),
+                     blocks = (v.columns + block - 1) / block;
   const double each = static_cast<double>(bytes) * 0.07 + static_cast<double>(v.count - 1) * 2 / per_ns(p.dtype);
   const double ns = 50 + static_cast<double>(p.k) * static_cast<double>(block) * each;
   const MatrixSide& few = v.are_rows ? p.lhs : p.rhs;
@@ -116,8 +122,6 @@ void multiply_vectors(const MatmulProblem& p, const Vectors& v, TileEpilogue epi
 
 std::int64_t parts(std::int64_t size, std::int64_t part) { return (size + part - 1) / part; }
 
-/// Tiles are cut in columns at multiples of this.
-constexpr std::int64_t kNarrowest = 64;
 /// Multiply-adds of a tile that is not cut further to have one for every thread: about 5 us.
 constexpr double kFewest = 5e5;
 /// Rows of a tile, where each has its own right side to pack and that is to be worth it.
