@@ -35,12 +35,12 @@ double convolution_winograd_cost(const CallArgs& args);
 inline constexpr const char* kConvolutionWinogradFits =
     "f32, filters of 3x3, strides and dilations of 1, one group, at least 16 channels and 16 filters, no empty axis";
 
-/// Our own products of matrices, for windows of one element: f32.
+/// Our own products of matrices, for windows of one element: f32, and bf16 by AMX tiles.
 void convolution_product(const CallArgs& args);
 bool convolution_product_fits(const CallArgs& args);
 double convolution_product_cost(const CallArgs& args);
 inline constexpr const char* kConvolutionProductFits =
-    "f32, windows of one element, no padding, one group, at least 16 channels and 16 filters, no empty axis; in the gradient strides of 1";
+    "f32, or bf16 with AMX, windows of one element, no padding, one group, at least 16 channels and 16 filters, no empty axis; in the gradient strides of 1";
 
 /// Our own: windows as columns of a matrix, which the filters are multiplied with. Every floating dtype.
 void convolution_portable(const CallArgs& args);

@@ -278,7 +278,7 @@ double convolution_onednn_cost(const CallArgs& args) {
   const double slower = is_gradient ? 1.5 : product_rates().convolution_onednn;
   return 3000 +
          p.multiply_adds() / onednn::per_ns(onednn::convolves_natively(p.dtype) ? p.dtype : DType::f32) * slower +
-         (is_gradient ? (images + weight) * 0.2 : images * 0.01 + weight * 0.05);
+         (is_gradient ? (images + weight) * 0.2 : images * 0.01 + weight * (p.dtype == DType::f32 ? 0.05 : 0.07));
 }
 
 }  // namespace fermata

@@ -70,13 +70,16 @@ struct Choice {
 };
 Choice choose(const Product& p) {
   const ProductRates& rates = product_rates();
+  const auto whole = [](std::int64_t size) { return static_cast<double>((size + 31) / 32 * 32); };
   const bool wide = eager::instruction_set() == "avx512";
   const auto m = static_cast<double>(p.places()), k = static_cast<double>(p.k), n = static_cast<double>(p.columns);
   const double fma = 2000 + m * k * n / (wide ? 1.2 * rates.portable_avx512 : 1.05 * rates.portable_avx2) +
                      m * k * 0.03 + m * n * 0.08 + k * n * 0.06;
+  const double padded = whole(p.places()) * whole(p.k) * whole(p.columns);
+  if (p.in.dtype == DType::bf16)
+    return {&matmul_amx, 5000 + padded / rates.amx_bf16 + m * k * 0.07 + m * n * 0.05 + k * n * 0.12};
   if (!has_amx() || !splits_f32()) return {[](const CallArgs& args) { matmul_portable(args); }, fma};
-  const double rows = std::ceil(m / 32) * 32;
-  const double tiles = 5000 + rows * k * n / rates.amx_f32 + m * k * 0.18 + m * n * 0.06 + k * n * 0.28;
+  const double tiles = 5000 + padded / rates.amx_f32 + m * k * 0.18 + m * n * 0.06 + k * n * 0.28;
   if (tiles >= fma) return {[](const CallArgs& args) { matmul_portable(args); }, fma};
   return {&matmul_amx, tiles};
 }
@@ -88,8 +91,10 @@ void convolution_product(const CallArgs& args) {
   const Product p(problem);
   const bool by_places = has_channels_last(p.out);
   std::int64_t step = p.step();
-  const Scratch<float> brought(step != 0 ? 0 : p.in.element_count());
-  const Scratch<float> results(by_places ? 0 : p.out.element_count());
+  const DType dtype = p.out.dtype;
+  const auto bytes = static_cast<std::int64_t>(byte_size(dtype));
+  const Scratch<std::byte> brought(step != 0 ? 0 : p.in.element_count() * bytes);
+  const Scratch<std::byte> results(by_places ? 0 : p.out.element_count() * bytes);
   TensorView in = p.in;
   if (step == 0) {
     const Shape strides = channels_last_strides(p.sizes);
@@ -100,8 +105,8 @@ void convolution_product(const CallArgs& args) {
   }
   const std::int64_t lhs_sizes[] = {p.places(), p.k}, lhs_strides[] = {step, 1};
   const std::int64_t out_sizes[] = {p.places(), p.columns}, out_strides[] = {p.columns, 1};
-  const TensorView sides[] = {{in.data, DType::f32, 2, lhs_sizes, lhs_strides}, p.weight};
-  const TensorView out{by_places ? p.out.data : results.data(), DType::f32, 2, out_sizes, out_strides};
+  const TensorView sides[] = {{in.data, dtype, 2, lhs_sizes, lhs_strides}, p.weight};
+  const TensorView out{by_places ? p.out.data : results.data(), dtype, 2, out_sizes, out_strides};
   CallArgs product{Op::matmul, sides, {&out, 1}, {}, {}};
   product.epilogue = by_places ? args.epilogue : nullptr;
   choose(p).kernel(product);
@@ -120,6 +125,7 @@ bool convolution_product_fits(const CallArgs& args) {
   const ConvolutionProblem p(args);
   const ConvolutionAttributes& a = p.attributes;
   constexpr std::int64_t kFewest = 16;  // channels, or filters
+  if (p.dtype == DType::bf16 && !has_amx()) return false;
   if (a.groups != 1 || p.window() != 1 || p.is_empty() || p.channels() < kFewest || p.filters() < kFewest) return false;
   for (std::size_t i = 0; i < a.axes(); ++i)
     if (a.padding[i] != 0 || a.padding_end[i] != 0 || (a.strides[i] != 1 && p.op != Op::convolution)) return false;
@@ -138,7 +144,7 @@ FERMATA_KERNELS(cpu) {
     add_variant(op, BackendKey::cpu,
                 {.name = "product",
                  .form = KernelForm::library,
-                 .dtypes = DType::f32,
+                 .dtypes = DTypeSet(DType::f32) | DType::bf16,
                  .call = &convolution_product,
                  .fits = &convolution_product_fits,
                  .cost = &convolution_product_cost,
