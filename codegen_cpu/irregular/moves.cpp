@@ -56,6 +56,53 @@ void write_region(const TensorView& out, const TensorView& values, std::int64_t 
   strided_copy({start, strides}, side_of(values), {values.sizes, values.rank}, bytes);
 }
 
+/// Along each axis, the first place that values go to, where they take all places from there on: a box.
+std::optional<Shape> box_in(const TensorView& out, const TensorView& values, std::int64_t offset,
+                            std::span<const std::int64_t> strides) {
+  if (values.rank != out.rank) return std::nullopt;
+  const Shape dense = dense_strides({out.sizes, out.rank});
+  Shape first;
+  for (unsigned axis = 0; axis < out.rank; ++axis) {
+    first.push_back(offset / dense[axis]), offset %= dense[axis];
+    if (values.sizes[axis] > 1 && strides[axis] != dense[axis]) return std::nullopt;
+    if (first[axis] + values.sizes[axis] > out.sizes[axis]) return std::nullopt;
+  }
+  return first;
+}
+
+/// Copies what lies around a box: along each axis what is below and above it, within its bounds along the axes before.
+void copy_around(const TensorView& out, const TensorView& x, const Shape& first, const TensorView& values) {
+  const std::size_t bytes = byte_size(out.dtype);
+  Shape begin(std::span(out.sizes, out.rank)), size = begin;
+  for (std::int64_t& b : begin) b = 0;
+  const auto copy = [&] {
+    std::int64_t to = 0, from = 0;
+    for (unsigned axis = 0; axis < out.rank; ++axis)
+      to += begin[axis] * out.strides[axis], from += begin[axis] * x.strides[axis];
+    const auto at = [&](const TensorView& view, std::int64_t offset) {
+      return static_cast<std::byte*>(view.data) + offset * static_cast<std::int64_t>(bytes);
+    };
+    if (element_count(size) != 0)
+      strided_copy({at(out, to), {out.strides, out.rank}}, {at(x, from), {x.strides, x.rank}}, size, bytes);
+  };
+  for (unsigned axis = 0; axis < out.rank; ++axis) {
+    const std::int64_t end = first[axis] + values.sizes[axis];
+    begin[axis] = 0, size[axis] = first[axis], copy();
+    begin[axis] = end, size[axis] = out.sizes[axis] - end, copy();
+    begin[axis] = first[axis], size[axis] = values.sizes[axis];
+  }
+}
+
+/// Of large values only what they do not write over is copied before.
+void copy_unless_written(const TensorView& out, const TensorView& x, const TensorView& values, std::int64_t offset,
+                         std::span<const std::int64_t> strides) {
+  constexpr std::int64_t kLarge = 4096;  // elements; and a quarter of the result
+  const std::int64_t count = values.element_count();
+  if (count >= kLarge && count >= x.element_count() / 4)
+    if (const auto first = box_in(out, values, offset, strides)) return copy_around(out, x, *first, values);
+  strided_copy(side_of(out), side_of(x), {x.sizes, x.rank}, byte_size(out.dtype));
+}
+
 /// Attributes [offset, stride per axis of input 1 ...] over the row-major elements of input 0.
 void update_call(const CallArgs& args) {
   const TensorView &x = args.inputs[0], &values = args.inputs[1], &out = args.outputs[0];
@@ -67,7 +114,7 @@ void update_call(const CallArgs& args) {
     if (!region) return run_row_major(args, update_call);
   }
   if (out.data != x.data)  // else it is written over
-    strided_copy(side_of(out), side_of(x), {x.sizes, x.rank}, byte_size(out.dtype));
+    copy_unless_written(out, x, values, offset.value, strides.value);
   if (values.element_count() == 0) return;
   row_major ? write_region(out, values, offset.value, strides.value)
             : write_region(out, values, region->offset, region->strides);

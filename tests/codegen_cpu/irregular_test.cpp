@@ -409,6 +409,27 @@ TEST(Update, ReplacesWhatAViewSelects) {
   }
 }
 
+/// Of large values only what they leave is copied.
+TEST(Update, WritesBoxes) {
+  std::mt19937_64 random(seed());
+  const Shape whole{3, 70, 90}, begins[] = {{0, 0, 0}, {1, 0, 0}, {0, 3, 0}, {2, 3, 5}, {1, 20, 30}};
+  for (const DType dtype : kOneOfEachSize)
+    for (const std::vector<unsigned>& order : {std::vector<unsigned>{0, 1, 2}, {0, 2, 1}, {2, 1, 0}})
+      for (const Shape& begin : begins) {
+        const Shape part{3 - begin[0], 70 - 2 * begin[1], 90 - 2 * begin[2]};
+        Array x(dtype, whole, order), values(dtype, part, order), out(dtype, whole);
+        x.fill(random), values.fill(random);
+        call(Op::update, {&x, &values}, out, {(begin[0] * 70 + begin[1]) * 90 + begin[2], 70 * 90, 90, 1});
+        for (std::int64_t i = 0; i < element_count(whole); ++i) {
+          const std::int64_t a = i / (70 * 90) - begin[0], b = i / 90 % 70 - begin[1], c = i % 90 - begin[2];
+          if (a >= 0 && a < part[0] && b >= 0 && b < part[1] && c >= 0 && c < part[2])
+            ASSERT_TRUE(same(out, i, values, (a * part[1] + b) * part[2] + c));
+          else
+            ASSERT_TRUE(same(out, i, x, i));
+        }
+      }
+}
+
 /// Control flow and what goes with it runs in the frontend.
 const Op kRunByKernels[] = {
 #define FERMATA_UNARY(...)
