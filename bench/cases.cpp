@@ -201,6 +201,8 @@ std::vector<Case> all() {
             [](const Tensors& in) { return Tensors{biased_attention(in[0], in[1], in[2], in[3])}; }),
       plain("conv_relu_16x64x56x56", {{16, 64, 56, 56}, {64, 64, 3, 3}, {64}},
             [](const Tensors& in) { return Tensors{fm::relu(fm::conv2d(in[0], in[1], in[2], 1, 1))}; }),
+      plain("conv_relu_1x256x14x14", {{1, 256, 14, 14}, {256, 256, 3, 3}, {256}},
+            [](const Tensors& in) { return Tensors{fm::relu(fm::conv2d(in[0], in[1], in[2], 1, 1))}; }),
       plain("fit_200_steps_64", {{64}, {64}, {64}}, &fit_through_steps),
       unary("max_pool_16x64x56x56", {16, 64, 56, 56}, [](const Tensor& x) { return fm::max_pool2d(x, 2); }),
   };

@@ -300,6 +300,7 @@ def rows(e):
         table["attention_8x8x512x64"] = e.attention
         table["attention_bias_8x8x512x64"] = e.attention
         table["conv_relu_16x64x56x56"] = e.conv_relu
+        table["conv_relu_1x256x14x14"] = e.conv_relu
         table["max_pool_16x64x56x56"] = e.max_pool
     import kinds
 
