@@ -47,8 +47,8 @@ bool materialize(Program& program) {
     }
     to.keep(v);
   }
-  program.output_records.clear();
   std::vector<bool> taken(to.graph().nodes.size() + from.outputs.size(), false);
+  program.output_records.clear();
   for (const ValueId v : from.outputs) {
     ValueId out = to.moved(v);
     if (const ValueId base = value_in_order(to.graph(), out); !taken[base]) out = base;

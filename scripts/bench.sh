@@ -4,6 +4,7 @@
 # --filter REGEX  only benchmarks whose name matches (copy_64MiB and the peaks always run with the kernels, as their limit)
 # --only BINARY   only one of the three binaries
 # --json FILE     write all results and the table's figures to FILE
+# Kernels are chosen by prediction alone (FERMATA_CALIBRATE=0): else runs that try another kernel are among the timed ones.
 # Arguments after -- are passed to the binaries, for example --benchmark_repetitions=5 (the table shows the best repetition).
 set -euo pipefail
 here=$PWD
@@ -17,7 +18,7 @@ while [ $# -gt 0 ]; do
     --json) json=$(cd "$here" && realpath -m "${2:?--json needs a file}"); shift ;;
     --no-build) build= ;;
     --) shift; break ;;
-    *) sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
   esac
   shift
 done
@@ -26,6 +27,7 @@ if [ -n "$build" ]; then
   scripts/setup.sh
   scripts/build.sh release "${binaries[@]/#/bench_}"
 fi
+export FERMATA_CALIBRATE=${FERMATA_CALIBRATE:-0}
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
 for binary in "${binaries[@]}"; do

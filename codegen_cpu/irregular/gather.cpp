@@ -86,7 +86,7 @@ struct Lanes : LanePlaces {
     }
   }
 
-  const Scratch<std::int64_t> positions;
+  const Positions positions;
 };
 
 template <class T> void gather_rows(const Lanes& lanes, const T* x, T* out, std::int64_t begin, std::int64_t end) {
@@ -115,10 +115,25 @@ template <class T> void gather_rows(const Lanes& lanes, const TensorView& x, con
                });
 }
 
+/// Where a row is one element and those of an outer place are few: elements [begin, begin + count).
+template <class T> void gather_short_lines(const LanePlaces& lanes, const T* x, T* out, const std::int64_t* positions,
+                                           std::int64_t begin, std::int64_t count) {
+  const std::int64_t run = lanes.count, stride = lanes.stride;
+  std::int64_t line = begin / run, first = begin % run;
+  for (std::int64_t done = 0; done < count; ++line, first = 0) {
+    const std::int64_t n = std::min(run - first, count - done);
+    const T* const from = x + lanes.outer[line];
+    for (std::int64_t j = 0; j < n; ++j) out[begin + done + j] = from[positions[done + j] * stride];
+    done += n;
+  }
+}
+
 /// Elements [begin, begin + count) of the result, whose positions are given, in parts of rows.
 template <class T> void gather_part(const LanePlaces& lanes, const T* x, T* out, const std::int64_t* positions,
                                     std::int64_t begin, std::int64_t count) {
+  constexpr std::int64_t kShortLine = 64;
   const std::int64_t width = lanes.inner.size(), stride = lanes.stride;
+  if (width == 1 && lanes.count < kShortLine) return gather_short_lines(lanes, x, out, positions, begin, count);
   // Where a row is one element, those of one outer place follow each other.
   const std::int64_t run = width == 1 ? lanes.count : width;
   for (std::int64_t done = 0; done < count;) {
@@ -162,6 +177,14 @@ template <class T> void gather(const CallArgs& args) {
 /// Applies put(element of the result, element of the source) in order.
 template <class T, class Put> void scatter(const Lanes& lanes, const T* source, T* out, Put put) {
   const std::int64_t width = lanes.inner.size();
+  // Too many for the second-level cache are asked for early, see for_rows_by_target().
+  constexpr std::int64_t kCachedBytes = 1 << 20;
+  const bool is_one_line = lanes.in_rows && width == 1 && lanes.outer.size() == 1;
+  if (is_one_line && lanes.size * static_cast<std::int64_t>(sizeof(T)) <= kCachedBytes) {
+    T* const to = out + lanes.outer[0];
+    for (std::int64_t i = 0; i < lanes.count; ++i) put(to[lanes.positions[i] * lanes.stride], source[i]);
+    return;
+  }
   if (lanes.in_rows) {
     const auto row = [&](std::int64_t o, std::int64_t i, std::int64_t ahead, std::int64_t begin, std::int64_t end) {
       const std::int64_t* const positions = lanes.positions.data() + o * lanes.count;
@@ -299,9 +322,14 @@ template <class T> void replace(const CallArgs& args, const Lanes& lanes) {
           [](T& a, const T& b) { a = b; });
 }
 
+/// The result begins as what it is added to, which may lie in its place already.
+void copy_target(const CallArgs& args) {
+  if (args.outputs[0].data != args.inputs[0].data) copy_elements(args.outputs[0], args.inputs[0]);
+}
+
 void replace_elements(const CallArgs& args) {
   const Lanes lanes(args, args.outputs[0]);
-  copy_elements(args.outputs[0], args.inputs[0]);
+  copy_target(args);
   switch (byte_size(args.outputs[0].dtype)) {
     case 1: return replace<std::uint8_t>(args, lanes);
     case 2: return replace<std::uint16_t>(args, lanes);
@@ -354,7 +382,7 @@ void combine_elements(const CallArgs& args) {
   const DenseElements dense(source);
   visit_number(out.dtype, [&]<class T>() {
     if constexpr (!std::is_same_v<T, bool>) {
-      copy_elements(out, x);
+      copy_target(args);
       combine<T>(args, static_cast<const T*>(dense.data()), static_cast<T*>(out.data));
     }
   });
@@ -374,7 +402,7 @@ void gather_call(const CallArgs& args) {
 
 /// Attributes and index as in gather; elements that meet are taken in order.
 void scatter_call(const CallArgs& args) {
-  if (args.inputs[1].element_count() == 0) return copy_elements(args.outputs[0], args.inputs[0]);
+  if (args.inputs[1].element_count() == 0) return copy_target(args);
   args.op == Op::scatter ? replace_elements(args) : combine_elements(args);
 }
 

@@ -17,16 +17,27 @@ template <class T> struct Sums {
   T* out;
   const T* source;
 
+  /// kWidth: the elements of a row where it is known to be short, so that the loop over it is no loop; or 0.
+  template <int kWidth>
   void add(std::int64_t outer, std::int64_t i, std::int64_t ahead, std::int64_t begin, std::int64_t end) const {
     T* const to = out + (outer * shape.size + positions[i]) * shape.inner;
     const T* const from = source + (outer * shape.positions + i) * shape.inner;
     if (ahead >= 0) {  // rows lie anywhere
       const T* const next = out + (outer * shape.size + positions[ahead]) * shape.inner;
-      for (std::int64_t j = begin; j < end; j += kLine) __builtin_prefetch(next + j, 1);
+      if constexpr (kWidth != 0)
+        __builtin_prefetch(next, 1);
+      else
+        for (std::int64_t j = begin; j < end; j += kLine) __builtin_prefetch(next + j, 1);
     }
-    for (std::int64_t j = begin; j < end; ++j) to[j] = static_cast<T>(to[j] + from[j]);
+    if constexpr (kWidth != 0) {
+      T sums[kWidth];
+      for (int j = 0; j < kWidth; ++j) sums[j] = static_cast<T>(to[j] + from[j]);
+      for (int j = 0; j < kWidth; ++j) to[j] = sums[j];
+    } else {
+      for (std::int64_t j = begin; j < end; ++j) to[j] = static_cast<T>(to[j] + from[j]);
+    }
   }
-  void run() const {
+  template <int kWidth> void run_with() const {
     for_rows_by_target({.outer = shape.outer,
                         .size = shape.size,
                         .inner = shape.inner,
@@ -35,15 +46,26 @@ template <class T> struct Sums {
                         .shared = true,
                         .element_bytes = sizeof(T)},
                        0.3, [this](std::int64_t o, std::int64_t i, std::int64_t ahead, std::int64_t b, std::int64_t e) {
-                         add(o, i, ahead, b, e);
+                         add<kWidth>(o, i, ahead, b, e);
                        });
+  }
+  void run() const {  // rows this short are never split
+    switch (shape.inner) {
+      case 1: return run_with<1>();
+      case 2: return run_with<2>();
+      case 3: return run_with<3>();
+      case 4: return run_with<4>();
+      case 8: return run_with<8>();
+      case 16: return run_with<16>();
+      default: return run_with<0>();
+    }
   }
 };
 
 template <class T> void index_add(const CallArgs& args, const std::int64_t* positions) {
   const TensorView &x = args.inputs[0], &source = args.inputs[2], &out = args.outputs[0];
   const DenseElements from(source);
-  copy_elements(out, x);
+  if (out.data != x.data) copy_elements(out, x);
   Sums<T>{gather_shape(args), positions, static_cast<T*>(out.data), static_cast<const T*>(from.data())}.run();
 }
 
@@ -58,7 +80,7 @@ void index_add_half(const CallArgs& args, const std::int64_t* positions) {
 /// Attributes [axis]. Elements that meet are added in order of their positions; f16 and bf16 are added in f32 and
 /// rounded once. Positions as in take.
 void index_add_call(const CallArgs& args) {
-  const Scratch<std::int64_t> positions = positions_of(args);
+  const Positions positions = positions_of(args);
   if (args.inputs[0].element_count() == 0) return;
   switch (args.inputs[0].dtype) {
     case DType::u8:

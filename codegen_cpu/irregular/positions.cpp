@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "codegen_cpu/irregular/strided_copy.h"
 #include "ir/error.h"
@@ -58,6 +59,17 @@ template <class T> void read_positions(const CallArgs& args, const void* dense, 
   if (bad != to.size()) throw_out_of_range(args, bad, fmt::format("{}", from[bad]));
 }
 
+/// Whether all are inside the axis as they are, none counted from its end.
+bool are_inside(const std::int64_t* positions, std::int64_t count, std::int64_t size) {
+  std::atomic<bool> all_inside{true};
+  parallel_for(0, count, 0.3, [&](std::int64_t b, std::int64_t e) {
+    std::int64_t negative_if_outside = 0;
+    for (std::int64_t i = b; i < e; ++i) negative_if_outside |= positions[i] | (size - 1 - positions[i]);
+    if (negative_if_outside < 0) all_inside.store(false, std::memory_order_relaxed);
+  });
+  return all_inside.load(std::memory_order_relaxed);
+}
+
 /// The elements of a view in row-major order, unless they lie so already.
 Scratch<std::byte> packed_elements(const TensorView& view) {
   const std::span<const std::int64_t> sizes{view.sizes, view.rank};
@@ -70,16 +82,22 @@ Scratch<std::byte> packed_elements(const TensorView& view) {
 
 }  // namespace
 
-Scratch<std::int64_t> positions_of(const CallArgs& args, unsigned axes) {
+Positions positions_of(const CallArgs& args, unsigned axes) {
   TensorView index = args.inputs[1];
   index.rank = static_cast<std::uint8_t>(std::min<unsigned>(index.rank, axes));
+  if (index.dtype == DType::i64 && is_contiguous(index, 0, index.rank)) {
+    const auto* const given = static_cast<const std::int64_t*>(index.data);
+    const std::int64_t count = index.element_count();
+    if (are_inside(given, count, args.inputs[0].sizes[axis_of(args.op, args.attributes)]))
+      return Positions({given, static_cast<std::size_t>(count)});
+  }
   const Scratch<std::byte> packed = packed_elements(index);
   Scratch<std::int64_t> positions(index.element_count());
   const void* const from = packed.size() == 0 ? index.data : packed.data();
   visit_compute(index.dtype, [&]<class T>() {
     if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) read_positions<T>(args, from, positions);
   });
-  return positions;
+  return Positions(std::move(positions));
 }
 
 PositionReader::PositionReader(const CallArgs& args)

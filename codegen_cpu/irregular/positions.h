@@ -31,10 +31,26 @@ template <class T> class Scratch {
   std::int64_t count_;
 };
 
+/// The positions of a call: the memory of the operand where none of them has to be converted, else a copy.
+class Positions {
+ public:
+  explicit Positions(std::span<const std::int64_t> given) : copy_(0), data_(given.data()), count_(given.size()) {}
+  explicit Positions(Scratch<std::int64_t> copy)
+      : copy_(std::move(copy)), data_(copy_.data()), count_(static_cast<std::size_t>(copy_.size())) {}
+  const std::int64_t* data() const { return data_; }
+  std::int64_t operator[](std::int64_t i) const { return data_[i]; }
+  std::int64_t size() const { return static_cast<std::int64_t>(count_); }
+
+ private:
+  Scratch<std::int64_t> copy_;
+  const std::int64_t* data_;
+  std::size_t count_;
+};
+
 /// The positions in row-major order, negative ones counted from the end of the axis of input 0 that the call names.
 /// IndexError FM1204 for the first one out of range. Only those of the first `axes` axes where they are the same along
 /// the others.
-Scratch<std::int64_t> positions_of(const CallArgs& args, unsigned axes = kMaxRank);
+Positions positions_of(const CallArgs& args, unsigned axes = kMaxRank);
 
 /// The same a part at a time, so that a part stays in the first-level cache.
 class PositionReader {

@@ -1,7 +1,5 @@
-// searchsorted by bisection, and flatnonzero in two passes: count in chunks, then fill.
+// searchsorted by bisection, several values at a time, and flatnonzero in two passes: count in chunks, then fill.
 #include <algorithm>
-#include <bit>
-#include <memory>
 #include <vector>
 
 #include "codegen_cpu/irregular/dense_elements.h"
@@ -14,27 +12,39 @@
 namespace fermata {
 namespace {
 
-/// So many values are searched for at once: a step of one waits for memory or for its comparison, those of others run
-/// meanwhile.
-constexpr std::int64_t kTogether = 16;
-
-/// Where kTogether values belong among `size` keys, without branches: all take the same steps.
-template <bool kRight, class K>
-void search_together(const K* keys, std::int64_t size, const K* values, std::int64_t* low) {
-  std::fill_n(low, kTogether, 0);
-  const auto step = [&](std::int64_t probe, std::int64_t length) {
-    for (std::int64_t j = 0; j < kTogether; ++j) {
-      const K here = keys[low[j] + probe];
-      const bool is_before = kRight ? here <= values[j] : here < values[j];
-      low[j] += length & -static_cast<std::int64_t>(is_before);
-    }
+/// The positions of a few values in a sorted table of `size` > 0 keys, side by side: one search waits for memory at each
+/// step, which are as many for all of them. No step is a branch, since none could be predicted.
+template <bool Right, int N, class K, class At>
+void search_together(const At& at, std::int64_t size, const K* values, std::int64_t* out) {
+  std::int64_t low[N] = {};
+  const auto moved = [&](int i, std::int64_t last, std::int64_t by) {
+    const K here = at(low[i] + last);
+    const bool after = Right ? here <= values[i] : here < values[i];
+    low[i] += by & -static_cast<std::int64_t>(after);
   };
-  while (size > 1) {
-    const std::int64_t half = size / 2;
-    step(half - 1, half);
-    size -= half;
+  for (std::int64_t left = size; left > 1;) {
+    const std::int64_t half = left / 2;
+    for (int i = 0; i < N; ++i) moved(i, half - 1, half);
+    left -= half;
   }
-  if (size == 1) step(0, 1);
+  for (int i = 0; i < N; ++i) moved(i, 0, 1), out[i] = low[i];
+}
+
+template <bool Right, class K, class Value, class At>
+void search_all(const At& at, std::int64_t size, const Value& value, std::int64_t count, std::int64_t* out) {
+  constexpr int kTogether = 8;
+  parallel_for(0, count, 10, [&](std::int64_t begin, std::int64_t end) {
+    std::int64_t i = begin;
+    K values[kTogether];
+    for (; i + kTogether <= end; i += kTogether) {
+      for (int k = 0; k < kTogether; ++k) values[k] = value(i + k);
+      search_together<Right, kTogether>(at, size, values, out + i);
+    }
+    for (; i < end; ++i) {
+      values[0] = value(i);
+      search_together<Right, 1>(at, size, values, out + i);
+    }
+  });
 }
 
 template <class Key> void search(const CallArgs& args) {
@@ -45,37 +55,16 @@ template <class Key> void search(const CallArgs& args) {
   const DenseElements dense(values);
   const K *const sorted = static_cast<const K*>(vector.data), *const wanted = static_cast<const K*>(dense.data());
   auto* const out = static_cast<std::int64_t*>(args.outputs[0].data);
+  if (size == 0) return static_cast<void>(std::fill_n(out, count, std::int64_t{0}));
   const auto key = [](K bits) { return Key::key(Key::equal_zeros(bits)); };
-  if (count * static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(size))) <
-      size) {  // most keys are not looked at
-    const auto found = [&](K value) {
-      std::int64_t low = 0, left = size;
-      while (left > 0) {
-        const std::int64_t half = left / 2;
-        const K here = key(sorted[(low + half) * stride]);
-        const bool after = right ? here <= value : here < value;
-        low = after ? low + half + 1 : low;
-        left = after ? left - half - 1 : half;
-      }
-      return low;
-    };
-    return parallel_for(0, count, 40, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) out[i] = found(key(wanted[i]));
-    });
-  }
-  const auto keys = std::make_unique_for_overwrite<K[]>(static_cast<std::size_t>(size));
-  for (std::int64_t i = 0; i < size; ++i) keys[static_cast<std::size_t>(i)] = key(sorted[i * stride]);
-  const auto together = right ? &search_together<true, K> : &search_together<false, K>;
-  parallel_for(0, (count + kTogether - 1) / kTogether, 8 * kTogether, [&](std::int64_t begin, std::int64_t end) {
-    K some[kTogether];
-    std::int64_t low[kTogether];
-    for (std::int64_t at = begin * kTogether; at < std::min(end * kTogether, count); at += kTogether) {
-      const std::int64_t n = std::min(kTogether, count - at);
-      for (std::int64_t j = 0; j < kTogether; ++j) some[j] = key(wanted[at + std::min(j, n - 1)]);
-      together(keys.get(), size, some, low);
-      std::copy_n(low, n, out + at);
-    }
-  });
+  const auto value = [&](std::int64_t i) { return key(wanted[i]); };
+  const auto run = [&](const auto& at) {
+    right ? search_all<true, K>(at, size, value, count, out) : search_all<false, K>(at, size, value, count, out);
+  };
+  if (count < size) return run([&](std::int64_t i) { return key(sorted[i * stride]); });
+  std::vector<K> table(static_cast<std::size_t>(size));
+  for (std::int64_t i = 0; i < size; ++i) table[static_cast<std::size_t>(i)] = key(sorted[i * stride]);
+  run([&](std::int64_t i) { return table[static_cast<std::size_t>(i)]; });
 }
 
 template <class Key> void find_nonzero(const CallArgs& args) {
@@ -99,9 +88,10 @@ template <class Key> void find_nonzero(const CallArgs& args) {
   for (std::size_t c = 1; c < starts.size(); ++c) starts[c] += starts[c - 1];
   parallel_for(0, chunks, kChunk * 1.5, [&](std::int64_t b, std::int64_t e) {
     for (std::int64_t c = b; c < e; ++c) {
-      std::int64_t at = starts[static_cast<std::size_t>(c)];
-      for (std::int64_t i = c * kChunk; i < std::min(count, (c + 1) * kChunk) && at < wanted; ++i)
-        if (nonzero(from[i])) out[at++] = i;
+      std::int64_t at = starts[static_cast<std::size_t>(c)], i = c * kChunk;
+      // Each position is written, and overwritten by the next unless it is kept: a branch would be guessed.
+      const std::int64_t last = std::min(wanted, starts[static_cast<std::size_t>(c) + 1]);
+      for (; at < last; ++i) out[at] = i, at += nonzero(from[i]) ? 1 : 0;
     }
   });
   if (starts.back() < wanted) std::fill(out + starts.back(), out + wanted, count);

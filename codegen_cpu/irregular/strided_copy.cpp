@@ -6,6 +6,8 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <utility>
 
 #include "codegen_cpu/eager/eager.h"
 #include "codegen_cpu/irregular/transpose.h"
@@ -124,6 +126,97 @@ template <class T> void copy_run(T* to, const T* from, const Axis& a, std::int64
   }
 }
 
+/// Each of `count` elements R times. A loop over R for each element would be all branches.
+template <int R, class T> void repeat_elements(T* to, const T* from, std::int64_t stride, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i, to += R) {
+    const T x = from[i * stride];
+    for (int k = 0; k < R; ++k) to[k] = x;
+  }
+}
+template <class T> using RepeatElements = void (*)(T*, const T*, std::int64_t, std::int64_t);
+template <class T> RepeatElements<T> repeat_kernel(std::int64_t times) {
+  static constexpr RepeatElements<T> kKernels[] = {nullptr,
+                                                   nullptr,
+                                                   &repeat_elements<2, T>,
+                                                   &repeat_elements<3, T>,
+                                                   &repeat_elements<4, T>,
+                                                   &repeat_elements<5, T>,
+                                                   &repeat_elements<6, T>,
+                                                   &repeat_elements<7, T>,
+                                                   &repeat_elements<8, T>};
+  return times < static_cast<std::int64_t>(std::size(kKernels)) ? kKernels[times] : nullptr;
+}
+
+/// Elements that are each repeated a few times, as by repeat(): false where the copy is another one.
+template <class T> bool copy_repeated(const Copy& c) {
+  if (c.ordered || c.rank < 2 || c.inner().from != 0 || c.inner().to != 1) return false;
+  const Axis &axis = c.axes[c.rank - 2], &times = c.inner();
+  const RepeatElements<T> kernel = repeat_kernel<T>(times.size);
+  if (kernel == nullptr || axis.to != times.size) return false;
+  constexpr std::int64_t kPart = 4096;
+  const std::int64_t rows = count(c, c.rank - 2), parts = (axis.size + kPart - 1) / kPart;
+  const double ns = kNsPerByte * static_cast<double>(std::min(axis.size, kPart) * times.size) * sizeof(T);
+  parallel_for(0, rows * parts, ns, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t task = first; task < last; ++task) {
+      const Walker at(c, c.rank - 2, task / parts);
+      const std::int64_t begin = task % parts * kPart, elements = std::min(kPart, axis.size - begin);
+      kernel(reinterpret_cast<T*>(c.to) + at.to + begin * times.size,
+             reinterpret_cast<const T*>(c.from) + at.from + begin * axis.from, axis.from, elements);
+    }
+  });
+  return true;
+}
+
+/// Rows of N elements that follow each other on both sides: memcpy takes longer to find out how short one is.
+template <int N, class T> void copy_short_rows(T* to, const T* from, std::int64_t to_step, std::int64_t from_step,
+                                               std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i, to += to_step, from += from_step) {
+    T row[N];
+    for (int k = 0; k < N; ++k) row[k] = from[k];
+    for (int k = 0; k < N; ++k) to[k] = row[k];
+  }
+}
+/// The same with elements in the opposite order.
+template <int N, class T> void reverse_short_rows(T* to, const T* from, std::int64_t to_step, std::int64_t from_step,
+                                                  std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i, to += to_step, from += from_step) {
+    T row[N];
+    for (int k = 0; k < N; ++k) row[k] = from[-k];
+    for (int k = 0; k < N; ++k) to[k] = row[k];
+  }
+}
+template <class T> using ShortRows = void (*)(T*, const T*, std::int64_t, std::int64_t, std::int64_t);
+template <class T, int... N>
+ShortRows<T> short_rows_kernel(std::int64_t size, bool reversed, std::integer_sequence<int, N...>) {
+  static constexpr ShortRows<T> kForward[] = {&copy_short_rows<N + 1, T>...},
+                                kBackward[] = {&reverse_short_rows<N + 1, T>...};
+  return (reversed ? kBackward : kForward)[size - 1];
+}
+
+/// Many rows of a few elements each: false where the copy is another one.
+template <class T> bool copy_many_short_rows(const Copy& c) {
+  constexpr int kLongest = 16;
+  if (c.ordered || c.rank < 2 || c.inner().to != 1 || std::abs(c.inner().from) != 1) return false;
+  if (c.inner().size > kLongest) return false;
+  const ShortRows<T> kernel =
+      short_rows_kernel<T>(c.inner().size, c.inner().from < 0, std::make_integer_sequence<int, kLongest>());
+  const Axis& axis = c.axes[c.rank - 2];
+  constexpr std::int64_t kPart = 1024;
+  const std::int64_t outer = count(c, c.rank - 2), parts = (axis.size + kPart - 1) / kPart;
+  const double ns = static_cast<double>(std::min(axis.size, kPart)) *
+                    (1 + kNsPerByte * static_cast<double>(c.inner().size) * sizeof(T));
+  parallel_for(0, outer * parts, ns, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t task = first; task < last; ++task) {
+      const Walker at(c, c.rank - 2, task / parts);
+      const std::int64_t begin = task % parts * kPart;
+      kernel(reinterpret_cast<T*>(c.to) + at.to + begin * axis.to,
+             reinterpret_cast<const T*>(c.from) + at.from + begin * axis.from, axis.to, axis.from,
+             std::min(kPart, axis.size - begin));
+    }
+  });
+  return true;
+}
+
 template <class T> void copy_runs(const Copy& c) {
   auto* const to = reinterpret_cast<T*>(c.to);
   const auto* const from = reinterpret_cast<const T*>(c.from);
@@ -192,7 +285,7 @@ bool transposes(Copy& c) {
 template <class T> void run(Copy& c) {
   if (transposes(c))
     copy_blocks<T>(c);
-  else
+  else if (!copy_repeated<T>(c) && !copy_many_short_rows<T>(c))
     copy_runs<T>(c);
 }
 

@@ -59,7 +59,7 @@ template <class T> void take_all(const Rows& r, const TensorView& x, const Tenso
 /// Attributes [axis]. Negative positions count from the end; IndexError FM1204 before anything is written.
 void take_call(const CallArgs& args) {
   const TensorView &x = args.inputs[0], &out = args.outputs[0];
-  const Scratch<std::int64_t> positions = positions_of(args);
+  const Positions positions = positions_of(args);
   const GatherShape shape = gather_shape(args);
   if (shape.outer * shape.positions * shape.inner == 0) return;
   const bool contiguous = is_contiguous(x, shape.axis + 1, x.rank);

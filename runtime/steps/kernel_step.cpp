@@ -17,6 +17,69 @@ namespace {
 /// Column ranges of a launch start at multiples of this many elements.
 constexpr std::int64_t kColumnGranule = 1024;
 
+/// Rows that fill no vector, such as pixels of three bytes, are joined to long ones where all operands allow it: those
+/// that lie in order, single numbers, and those that are the same in every row, such as a number for each color, of
+/// which a long row is made here.
+class JoinedRows {
+ public:
+  JoinedRows(const KernelStep& step, std::span<const std::int64_t> sizes, std::span<const std::int64_t> strides,
+             const KernelLaunch& launch)
+      : step_(step), launch_(launch), columns_(sizes[1]), joined_(kJoinedColumns / columns_) {
+    pointers_.assign(launch.pointers, launch.pointers + step.sources.size());
+    for (std::size_t a = 0; a < pointers_.size() && can_join_; ++a) {
+      const std::int64_t row = strides[2 * a], column = strides[2 * a + 1];
+      const bool is_stored = std::ranges::find(step.stores, a) != step.stores.end();
+      const bool in_order = row == columns_ && column == 1, is_one = row == 0 && column == 0;
+      const bool repeats = row == 0 && column == 1;
+      can_join_ = pointers_[a] != nullptr && (in_order || (!is_stored && (is_one || repeats)));
+      if (repeats) repeated_.push_back(a);
+      strides_.insert(strides_.end(), {in_order ? columns_ * joined_ : 0, is_one ? 0 : 1});
+    }
+    can_join_ = can_join_ && !repeated_.empty();
+  }
+  /// Rows are short in the dtype with the fewest bytes.
+  static bool are_short(const KernelStep& step, std::span<const std::int64_t> sizes) {
+    constexpr std::size_t kVectorBytes = 64;
+    if (step.reduced != 0 || sizes.size() != 2 || sizes[1] < 2 || sizes[0] * sizes[1] < 8 * kJoinedColumns) return false;
+    return static_cast<std::size_t>(sizes[1]) * std::ranges::min(step.element_bytes) < kVectorBytes;
+  }
+  bool can_join() const { return can_join_; }
+
+  void run(std::int64_t rows, double ns_per_row) {
+    std::vector<std::vector<std::byte>> filled(repeated_.size());
+    for (std::size_t i = 0; i < repeated_.size(); ++i) {
+      const std::size_t bytes = step_.element_bytes[repeated_[i]] * static_cast<std::size_t>(columns_);
+      const auto* const row = static_cast<const std::byte*>(pointers_[repeated_[i]]);
+      for (std::int64_t k = 0; k < joined_; ++k) filled[i].insert(filled[i].end(), row, row + bytes);
+      pointers_[repeated_[i]] = filled[i].data();
+    }
+    const std::int64_t whole = rows / joined_;
+    const std::int64_t sizes[] = {whole, columns_ * joined_};
+    KernelLaunch joined = launch_;
+    joined.pointers = pointers_.data(), joined.sizes = sizes, joined.strides = strides_.data();
+    joined.row_end = whole, joined.column_end = sizes[1];
+    const Executable& executable = step_.executable->variant_for(joined);
+    parallel_for(0, whole, ns_per_row * static_cast<double>(joined_), [&](std::int64_t begin, std::int64_t end) {
+      KernelLaunch part = joined;
+      part.row_begin = begin, part.row_end = end;
+      executable.launch(part);
+    });
+    KernelLaunch rest = launch_;
+    rest.row_begin = whole * joined_, rest.row_end = rows;
+    if (rest.row_begin < rest.row_end) executable.launch(rest);
+  }
+
+ private:
+  static constexpr std::int64_t kJoinedColumns = 2048;
+  const KernelStep& step_;
+  const KernelLaunch& launch_;
+  const std::int64_t columns_, joined_;  // of a row; rows that become one
+  std::vector<void*> pointers_;
+  std::vector<std::int64_t> strides_;
+  std::vector<std::size_t> repeated_;  // accesses
+  bool can_join_ = true;
+};
+
 }  // namespace
 
 std::uint16_t access_of(const KernelStep& kernel, std::uint32_t slot) {
@@ -158,6 +221,10 @@ void BoundKernel::run(Run& run) {
     const RunSite site{step_->name, step_->where};
     const RunSiteGuard guard(site);
     return step_->executable->launch(whole);
+  }
+  if (JoinedRows::are_short(*step_, sizes_)) {
+    JoinedRows rows(*step_, sizes_, strides_, whole);
+    if (rows.can_join()) return rows.run(rows_, ns_ / static_cast<double>(rows_));
   }
   if (ns_ < 2 * kSerialNanoseconds) return step_->executable->variant_for(whole).launch(whole);
   const bool row_kernel = (step_->reduced >> (sizes_.size() - 1) & 1) != 0;
