@@ -122,7 +122,8 @@ void share_targets(Plan& plan) {
         slot.last_step != i || slot.is_owned || slot.is_given || slot.channels_last ||
         std::ranges::count_if(call->sources, reads) != 1 || call->source_dtypes[0] != call->output_dtype)
       continue;
-    if (has_place_for(plan, call->output.slot, target.slot)) plan.shared_places.push_back({target.slot, call->output.slot});
+    if (has_place_for(plan, call->output.slot, target.slot))
+      plan.shared_places.push_back({target.slot, call->output.slot});
   }
 }
 

@@ -12,8 +12,8 @@
 namespace fermata {
 namespace {
 
-/// The positions of a few values in a sorted table of `size` > 0 keys, side by side: one search waits for memory at each
-/// step, which are as many for all of them. No step is a branch, since none could be predicted.
+/// The positions of a few values in a sorted table of `size` > 0 keys, side by side: one search waits for memory at
+/// each step, which are as many for all of them. No step is a branch, since none could be predicted.
 template <bool Right, int N, class K, class At>
 void search_together(const At& at, std::int64_t size, const K* values, std::int64_t* out) {
   std::int64_t low[N] = {};

@@ -168,8 +168,8 @@ template <class T> bool copy_repeated(const Copy& c) {
 }
 
 /// Rows of N elements that follow each other on both sides: memcpy takes longer to find out how short one is.
-template <int N, class T> void copy_short_rows(T* to, const T* from, std::int64_t to_step, std::int64_t from_step,
-                                               std::int64_t count) {
+template <int N, class T>
+void copy_short_rows(T* to, const T* from, std::int64_t to_step, std::int64_t from_step, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i, to += to_step, from += from_step) {
     T row[N];
     for (int k = 0; k < N; ++k) row[k] = from[k];
@@ -177,8 +177,8 @@ template <int N, class T> void copy_short_rows(T* to, const T* from, std::int64_
   }
 }
 /// The same with elements in the opposite order.
-template <int N, class T> void reverse_short_rows(T* to, const T* from, std::int64_t to_step, std::int64_t from_step,
-                                                  std::int64_t count) {
+template <int N, class T>
+void reverse_short_rows(T* to, const T* from, std::int64_t to_step, std::int64_t from_step, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i, to += to_step, from += from_step) {
     T row[N];
     for (int k = 0; k < N; ++k) row[k] = from[-k];

@@ -40,7 +40,8 @@ class JoinedRows {
   /// Rows are short in the dtype with the fewest bytes.
   static bool are_short(const KernelStep& step, std::span<const std::int64_t> sizes) {
     constexpr std::size_t kVectorBytes = 64;
-    if (step.reduced != 0 || sizes.size() != 2 || sizes[1] < 2 || sizes[0] * sizes[1] < 8 * kJoinedColumns) return false;
+    if (step.reduced != 0 || sizes.size() != 2 || sizes[1] < 2 || sizes[0] * sizes[1] < 8 * kJoinedColumns)
+      return false;
     return static_cast<std::size_t>(sizes[1]) * std::ranges::min(step.element_bytes) < kVectorBytes;
   }
   bool can_join() const { return can_join_; }

@@ -1,5 +1,5 @@
-// Copies of short rows, elements that are repeated, positions, and conversions of floats to integers, whose kernels have
-// cases for sizes: each against a loop over the elements, in both modes.
+// Copies of short rows, elements that are repeated, positions, and conversions of floats to integers, whose kernels
+// have cases for sizes: each against a loop over the elements, in both modes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -147,7 +147,8 @@ TEST_P(ShortRowsMoves, takes_along_short_lines) {
       Ints at(static_cast<std::size_t>(70 * size));
       for (std::int64_t& p : at) p = static_cast<std::int64_t>(random() % static_cast<unsigned>(2 * size)) - size;
       const std::vector<double> from = reals(x),
-                                got = reals(take_along_axis(x, tensor(std::span<const std::int64_t>(at), {70, size}), 1));
+                                got =
+                                    reals(take_along_axis(x, tensor(std::span<const std::int64_t>(at), {70, size}), 1));
       for (std::int64_t i = 0; i < 70 * size; ++i) {
         const std::int64_t p = at[static_cast<std::size_t>(i)];
         ASSERT_EQ(got[static_cast<std::size_t>(i)],
