@@ -104,7 +104,7 @@ Tensor rescale_i8(const Tensors& in) {
 }
 /// z^2 + c as complex numbers.
 Tensor julia(const Tensors& in) {
-  const Tensor c = fm::complex(in[0] * 0.3, in[1] * 0.3);
+  const Tensor c = fm::complex(in[0] * 0.1, in[1] * 0.1);
   Tensor z = c;
   for (int i = 0; i < 12; ++i) z = z * z * 0.5 + c;
   return fm::abs(z);

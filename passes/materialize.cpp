@@ -26,6 +26,15 @@ ValueId value_in_order(const Graph& g, ValueId v) {
   return is_computed ? base : v;
 }
 
+/// Of what its operand is a reshape of, if it is one: only the last shape counts.
+void keep_reshape(Rewriter& to, const Graph& from, ValueId v) {
+  const ValueId operand = from.nodes[v].operands[0].value, shown = to.moved(operand);
+  const GraphNode& x = to.graph().nodes[shown];
+  if (x.op == Op::reshape) to.redirect(operand, x.operands[0].value);
+  to.keep(v);
+  to.redirect(operand, shown);
+}
+
 bool costs_nothing(Op op) { return traits(op).cost == Cost::nothing; }
 
 }  // namespace
@@ -38,12 +47,16 @@ bool materialize(Program& program) {
     const GraphNode& n = from.nodes[v];
     if (n.op == Op::reshape) {
       const GraphNode& x = from.nodes[n.operands[0].value];
-      if (is_view(x.op) || (x.op == Op::input && !x.dense))
+      if ((is_view(x.op) && x.op != Op::reshape) || (x.op == Op::input && !x.dense))
         to.redirect(n.operands[0].value, to.add(copy_of(to.graph(), to.moved(n.operands[0].value))));
     }
     for (const GraphOperand& o : n.operands) {
       if (o.is_scalar() || !costs_nothing(from.nodes[o.value].op) || uses[o.value] < 2) continue;
       to.redirect(o.value, to.add(from.nodes[o.value]));
+    }
+    if (n.op == Op::reshape) {
+      keep_reshape(to, from, v);
+      continue;
     }
     to.keep(v);
   }

@@ -81,7 +81,7 @@ class UserKinds:
         return re + np.complex64(1j) * im
 
     def julia(self, a, b):
-        c = self.complex(a * 0.3, b * 0.3)
+        c = self.complex(a * 0.1, b * 0.1)
         z = c
         for _ in range(12):
             z = z * z * 0.5 + c
@@ -280,9 +280,6 @@ class NumpyUserKinds(UserKinds):
         np.maximum.at(result, at, x)
         return result
 
-    def cumsum_i32(self, x):
-        return np.cumsum(x, 1, dtype=np.int32)
-
     def uniform(self):
         return np.float32((np.random.default_rng().random(4_000_000, np.float32) < 2).sum())
 
@@ -312,22 +309,23 @@ class TorchUserKinds(UserKinds):
     def segment_sum(self, x, segments, count):
         return self.torch.zeros((count, *x.shape[1:])).index_add(0, segments, x)
 
-    def with_gradient(self, value, *inputs):
+    def with_gradient(self, value, x, others):
+        """The gradient with respect to x: rows run without autograd, so it is of copies."""
         with self.torch.inference_mode(False), self.torch.enable_grad():
-            inputs = [x.clone().requires_grad_(True) for x in inputs]
-            return self.torch.autograd.grad(value(*inputs), inputs)[0]
+            x, others = x.clone().requires_grad_(True), [other.clone() for other in others]
+            return self.torch.autograd.grad(value(x, *others), x)[0]
 
     def embedding_gradient(self, table, at):
-        at = at.clone()
-        return self.with_gradient(lambda t: self.torch.tanh(self.functional.embedding(at, t)).sum(), table)
+        return self.with_gradient(lambda t, at: self.torch.tanh(self.functional.embedding(at, t)).sum(), table, [at])
 
     def cross_entropy_gradient(self, x, target):
-        target = target.clone()
-        return self.with_gradient(lambda x: self.functional.cross_entropy(x, target), x)
+        return self.with_gradient(lambda x, target: self.functional.cross_entropy(x, target), x, [target])
 
     def mlp_gradient(self, x, y, w, u):
-        x, y = x.clone(), y.clone()
-        return self.with_gradient(lambda w, u: ((self.torch.tanh(x @ (w * 0.1)) @ (u * 0.1) - y) ** 2).mean(), w, u)
+        def loss(w, u, x, y):
+            return ((self.torch.tanh(x @ (w * 0.1)) @ (u * 0.1) - y) ** 2).mean()
+
+        return self.with_gradient(loss, w, [u, x, y])
 
     def repeat(self, x):
         return self.torch.repeat_interleave(x, 3, 1)
@@ -382,9 +380,6 @@ class TorchUserKinds(UserKinds):
     def topk_indices(self, x):
         return self.torch.topk(x, 5)[1]
 
-    def cumsum_i32(self, x):
-        return self.torch.cumsum(x, 1, dtype=self.torch.int32)
-
     def take_along(self, x, at):
         return self.torch.take_along_dim(x, at, 1)
 
@@ -422,6 +417,9 @@ class TorchUserKinds(UserKinds):
 
 class JaxUserKinds(UserKinds):
     hash_i64 = sort_f64 = argsort_i64 = horner_f64 = None
+
+    def argsort(self, x):
+        return self.xp.argsort(x, stable=True)
 
     def __init__(self, engine):
         super().__init__(engine.jnp)

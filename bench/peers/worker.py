@@ -15,7 +15,9 @@ ENGINE, FOLDER, THREADS = sys.argv[1], sys.argv[2], int(sys.argv[3])
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[variable] = str(THREADS)
-os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(FOLDER, f"inductor_{THREADS}")  # its code is for a number of threads
+# Code of torch.compile is for a number of threads; a folder that is kept saves compiling it again.
+CACHE = os.environ.get("TORCHINDUCTOR_CACHE_DIR", FOLDER)
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(CACHE, f"inductor_{THREADS}")
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
 
 import numpy as np

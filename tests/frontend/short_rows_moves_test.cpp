@@ -74,6 +74,64 @@ TEST_P(ShortRowsMoves, a_reshaped_view_and_its_copies_are_apart) {
   EXPECT_NE(reals(a), reals(b));
 }
 
+TEST_P(ShortRowsMoves, reshapes_of_reshapes_give_the_last_shape) {
+  const Tensor x = counted({4, 6}, DType::f32);
+  const Tensor y = x * 2, flat = reshape(y, {24}), cube = reshape(flat, {2, 3, 4}), sums = sum(cube, 1);
+  sync({y, flat, cube, sums});
+  EXPECT_EQ(cube.shape(), (Shape{2, 3, 4}));
+  EXPECT_EQ(reals(cube), reals(y));
+  const std::vector<double> from = reals(x), got = reals(sums);
+  for (std::size_t i = 0; i < 8; ++i) {
+    const std::size_t first = i / 4 * 12 + i % 4;
+    ASSERT_EQ(got[i], 2 * (from[first] + from[first + 4] + from[first + 8]));
+  }
+  const Tensor turned = reshape(reshape(transpose(x) + 0, {3, 8}), {12, 2});
+  const Tensor viewed = reshape(reshape(transpose(x), {3, 8}), {12, 2});
+  EXPECT_EQ(reals(turned), reals(viewed));
+  EXPECT_EQ(reals(matmul(reshape(reshape(x * 1, {24}), {1, 4, 6}), reshape(reshape(x * 1, {24}), {1, 6, 4}))),
+            reals(matmul(reshape(x, {1, 4, 6}), reshape(x, {1, 6, 4}))));
+}
+
+TEST_P(ShortRowsMoves, operands_that_repeat_in_every_row_may_join_rows) {
+  for (const std::int64_t width : {2, 3, 5, 7, 15})
+    for (const std::int64_t rows : {10, 8191, 20'001}) {
+      const Tensor x = (reshape(arange(rows * width) % 97, {rows, width})).astype(DType::f32).sync();
+      const Tensor u = x.astype(DType::u8).sync(), every = (arange(width) * 3).astype(DType::f32).sync();
+      const Tensor one = tensor({2.0F}), alternate = (arange(2 * width)).astype(DType::f32).sync();
+      const std::vector<double> a = reals((x - every) * one), b = reals(u.astype(DType::f32) + every * 2 + 1);
+      const std::vector<double> c = reals(x * slice(alternate, 0, 0, kNone, 2)), from = reals(x);
+      const std::vector<double> d = reals(where(x > every, x, every)), e = reals(maximum(u, every.astype(DType::u8)));
+      for (std::int64_t i = 0; i < rows * width; ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        const double column = static_cast<double>(i % width);
+        ASSERT_EQ(a[at], (from[at] - 3 * column) * 2) << rows << "x" << width << " element " << i;
+        ASSERT_EQ(b[at], from[at] + 6 * column + 1);
+        ASSERT_EQ(c[at], from[at] * 2 * column);
+        ASSERT_EQ(d[at], std::max(from[at], 3 * column));
+        ASSERT_EQ(e[at], std::max(from[at], 3 * column));
+      }
+    }
+}
+
+TEST_P(ShortRowsMoves, finds_the_first_of_short_lines) {
+  std::mt19937 random(11);
+  for (const std::int64_t size : {5, 31, 32, 33, 64, 700})
+    for (const std::int64_t k : {1, 5}) {
+      std::vector<double> values(static_cast<std::size_t>(40 * size));
+      for (double& v : values) v = static_cast<double>(random() % 200);
+      const Tensor x = tensor(std::span<const double>(values), {40, size}).astype(DType::f32);
+      const Ints got = topk(x, k).indices.to_vector<std::int64_t>();
+      for (std::int64_t row = 0; row < 40; ++row) {
+        Ints order(static_cast<std::size_t>(size));
+        for (std::int64_t i = 0; i < size; ++i) order[static_cast<std::size_t>(i)] = i;
+        const double* const line = values.data() + row * size;
+        std::ranges::stable_sort(order, [&](std::int64_t i, std::int64_t j) { return line[i] > line[j]; });
+        for (std::int64_t i = 0; i < k; ++i)
+          ASSERT_EQ(got[static_cast<std::size_t>(row * k + i)], order[static_cast<std::size_t>(i)]) << size << " " << k;
+      }
+    }
+}
+
 TEST_P(ShortRowsMoves, copies_rows_of_a_few_elements) {
   for (const DType dtype : kOfEachSize)
     for (const std::int64_t width : {1, 2, 3, 5, 8, 15, 16, 17}) {
