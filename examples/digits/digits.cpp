@@ -19,7 +19,7 @@ namespace {
 constexpr double kDifference = 1e-3;
 
 void show(const digits::Result& result) {
-  std::printf("%.1f us per step, %.2f s in all\n", result.us_per_step, result.seconds);
+  std::printf("%.1f us per step, %.2f s in total\n", result.us_per_step, result.seconds);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
 #include <string>
 
 namespace fm = fermata;
@@ -81,7 +82,8 @@ int main(int argc, char** argv) try {
   const examples::MeshArgument mesh = examples::take_mesh(argc, argv);
   waves::Grid grid;
   if (argc > 1) grid.n = std::atoi(argv[1]);
-  const std::int64_t steps = argc > 2 ? std::atoi(argv[2]) : 200, at_a_time = std::min<std::int64_t>(steps, 20);
+  const std::int64_t steps = argc > 2 ? std::max(std::atoi(argv[2]), 1) : 200,
+                     at_a_time = std::gcd(steps, std::int64_t{20});  // a call of `compiled` takes so many steps
   if (mesh.processes() > 1) return is_the_same_on(mesh, grid, steps) ? 0 : 1;
   const State start = synced(waves::hill(grid, device));
   auto compiled = fm::compile([grid, at_a_time](const fm::Tensor& depth, const fm::Tensor& p, const fm::Tensor& q) {

@@ -160,10 +160,9 @@ int main(int argc, char** argv) {
       const fm::PartitionCounts counts = fm::partition_counts();
       std::printf("%lld processes: loss %.4f to %.4f, at most %.1e from that of one process\n",
                   static_cast<long long>(mesh.processes()), together.front(), together.back(), difference);
-      std::printf(
-          "%llu programs partitioned, %llu syncs found theirs; %llu collectives, %.1f kB sent by each process\n",
-          static_cast<unsigned long long>(counts.partitions), static_cast<unsigned long long>(counts.cached),
-          static_cast<unsigned long long>(counts.collectives), counts.wire_bytes / 1e3);
+      std::printf("%llu programs partitioned, %llu reused; %llu collectives, %.1f kB sent by each process\n",
+                  static_cast<unsigned long long>(counts.partitions), static_cast<unsigned long long>(counts.cached),
+                  static_cast<unsigned long long>(counts.collectives), counts.wire_bytes / 1e3);
       if (shows_times)
         std::printf("a step takes %.3f ms, %.3f ms of it in collectives\n", times.step_ms, times.collectives_ms);
       same = difference <= kDifference;

@@ -50,7 +50,7 @@ digits::Result train(const digits::Data& data, const digits::Settings& settings,
   const digits::Result result = digits::train(data, settings, [&](int epoch, double loss, double accuracy) {
     show_progress(epoch, settings.epochs, loss, accuracy);
   });
-  fmt::print("  {} steps, {:.1f} us each, {:.2f} s in all; {:.2f}% of the test images are classified correctly\n",
+  fmt::print("  {} steps, {:.1f} us each, {:.2f} s in total; {:.2f}% of the test images are classified correctly\n",
              result.losses.size(), result.us_per_step, result.seconds, 100 * result.accuracy);
   return result;
 }

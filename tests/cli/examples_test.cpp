@@ -27,6 +27,13 @@ TEST(Examples, ATransformerLearnsInBothModes) {
   EXPECT_EQ(run_program("examples/transformer 100").status, 1);  // it has not learned enough
 }
 
+TEST(Examples, ASimulationTakesAnyNumberOfStepsInBothModes) {
+  const Scratch scratch;
+  const Outcome waves = run_program("examples/shallow_water 64 50");
+  EXPECT_EQ(waves.status, 0) << waves.out << waves.err;
+  EXPECT_THAT(waves.out, HasSubstr("the modes differ by 0.0e+00\n"));
+}
+
 TEST(Examples, AWholeStepOfTrainingIsOneCompiledFunction) {
   const Scratch scratch;
   const Outcome training = run_program("examples/training");
