@@ -23,7 +23,7 @@ class CpuBackend final : public Backend {
   void copy_to_host(void* to, const void* from, std::size_t bytes) override;
   void copy_from_host(void* to, const void* from, std::size_t bytes) override;
   BackendCapabilities capabilities() const override;
-  void synchronize() override {}  // whoever asks for a value runs its plan
+  void synchronize() override {}  // the thread that needs a value runs its plan
 };
 
 }  // namespace fermata

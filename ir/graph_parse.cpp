@@ -40,7 +40,7 @@ class Line {
   void expect(char c) {
     if (!accept(c)) fail(kSyntax, fmt::format("expected '{}'", c), at_);
   }
-  /// A word, or two joined by `::` where the op comes from outside.
+  /// A word, or two joined by `::` for a custom operator.
   std::string_view op_name() {
     const std::size_t begin = at_;
     word("the name of an op");

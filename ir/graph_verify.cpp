@@ -59,7 +59,7 @@ struct NodeChecker {
       inferred = infer(node.op, operands, node.attributes, {node.dtype, node.shape}, node.where, node.subgraphs.get());
     } catch (const Error& error) {
       constexpr int kNoKernel = 2001;
-      // Without a Meta kernel nobody knows the type of an operator from outside before it has run.
+      // Without a Meta kernel the type of a custom operator is unknown before it has run.
       if (error.code() == kNoKernel && is_boxed(node.op)) return;
       broken(error.what());
     }

@@ -124,7 +124,7 @@ void PrepackedWeights::trim() {
   Register& all = all_copies();
   const std::lock_guard lock(all.mutex);
   for (PrepackedWeights* c = all.first; c != nullptr; c = c->next_) {
-    const std::unique_lock mine(c->mutex_, std::try_to_lock);  // whoever has it may be waiting for this
+    const std::unique_lock mine(c->mutex_, std::try_to_lock);  // its holder may be waiting for this thread
     if (!mine) continue;
     for (Entry& e : c->entries_) discharge(e), gone.push_back({{}, e.bytes, std::move(e.copy)});
   }

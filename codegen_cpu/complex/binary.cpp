@@ -1,5 +1,5 @@
 // Ops of two complex operands, `where`, parts and casts. Multiplication and division are those of <complex>, which
-// follow C99's Annex G. An operand that was a host number arrives as a real one.
+// follow C99's Annex G. A host number is a real operand.
 #include <cmath>
 #include <limits>
 
@@ -11,7 +11,7 @@
 namespace fermata {
 namespace {
 
-/// The operands as complex ones: a host number becomes one, for as long as this lives.
+/// The operands as complex ones: converts a host number, for the lifetime of this object.
 template <class T> class ComplexOperands {
  public:
   ComplexOperands(const CallArgs& args, std::size_t first) : args_(args) {

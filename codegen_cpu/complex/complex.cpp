@@ -14,7 +14,7 @@
 namespace fermata {
 namespace {
 
-/// The number is kept as a real one.
+/// The number is stored as a real one.
 void full_call(const CallArgs& args) {
   const TensorView& out = args.outputs[0];
   const std::int64_t count = out.element_count();
@@ -75,7 +75,7 @@ template <class T> void multiply_matrices(const CallArgs& args) {
   combine(1, 1);
 }
 
-/// As four products of real matrices, by whichever kernel is the fastest.
+/// As four products of real matrices, by the fastest kernel.
 void complex_matmul_call(const CallArgs& args) {
   if (args.outputs[0].element_count() == 0) return;
   if (args.outputs[0].dtype == DType::c64)

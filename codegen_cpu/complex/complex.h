@@ -1,6 +1,6 @@
-// Call kernels over complex numbers, where other operands and results may be real or bool: how they register.
+// Call kernels over complex numbers, and their registration. Some operands and results may be real or bool.
 //
-// They are loops in C++ over std::complex and no formulas: complex values do not fuse. Any strides; results do not
+// They are C++ loops over std::complex, not formulas: complex values do not fuse. Any strides; results do not
 // depend on the number of threads.
 #pragma once
 

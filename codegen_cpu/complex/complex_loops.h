@@ -1,7 +1,7 @@
-// Loops of functions of c64, compiled once per instruction set (loops/*.cpp): the formulas of real functions over
+// Loops over c64, compiled once per instruction set (loops/*.cpp): formulas of real functions over
 // vectors of real and of imaginary parts.
 //
-// Elements that those are not made for, such as infinite ones, are computed one by one, by <complex>.
+// Elements outside their domain, such as infinite ones, are computed one by one, by <complex>.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@ namespace fermata {
 
 struct ComplexLoops {
   eager::InnerLoop multiply, divide, exp, log, angle, abs;
-  /// The sums of real and imaginary parts of dense numbers, which go to 64 lanes by turns.
+  /// The sums of real and imaginary parts of dense numbers, distributed over 64 lanes in turn.
   void (*sum)(const float* x, std::int64_t count, double* sums);
 };
 
-/// Results of one element, by <complex>; `b` is null where there is one operand.
+/// Computes one element by <complex>; `b` is null if there is one operand.
 using ExactComplex = void (*)(const float* a, const float* b, float* result);
 void exact_multiply(const float* a, const float* b, float* result);
 void exact_divide(const float* a, const float* b, float* result);
@@ -32,7 +32,7 @@ FERMATA_COMPLEX_LOOPS(avx2)
 FERMATA_COMPLEX_LOOPS(avx512)
 #undef FERMATA_COMPLEX_LOOPS
 
-/// Those of the instruction set in use.
+/// The loops of the instruction set in use.
 const ComplexLoops& complex_loops_in_use();
 
 }  // namespace fermata

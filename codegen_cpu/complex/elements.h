@@ -1,4 +1,4 @@
-// Elements of strided operands walked together, one result after another.
+// Iterates over the elements of strided operands together, one result at a time.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace fermata {
 
-/// Where the elements of `N` operands lie that belong to one element of the result: offsets that move on together.
+/// The offsets of the elements of `N` operands for one element of the result, advanced together.
 template <std::size_t N> class Offsets {
  public:
   Offsets(std::span<const std::int64_t> sizes, const std::array<const std::int64_t*, N>& strides, std::int64_t first)
@@ -42,7 +42,7 @@ template <std::size_t N> class Offsets {
   Shape position_;
 };
 
-/// out[i] = f(elements of the operands at i), of the given types. `ns` is what one element costs.
+/// out[i] = f(elements of the operands at i), of the given types. `ns` is the cost of one element.
 template <class R, class... T, class F> void for_each_element(const CallArgs& args, double ns, F&& f) {
   const TensorView& out = args.outputs[0];
   constexpr std::size_t kCount = sizeof...(T);
@@ -52,7 +52,7 @@ template <class R, class... T, class F> void for_each_element(const CallArgs& ar
   const auto in_order = [&]<std::size_t... I>(std::index_sequence<I...>) {
     return (is_dense({out.sizes, out.rank}, {strides[I], out.rank}) && ...);
   };
-  if (in_order(std::index_sequence_for<T...>{})) {  // which the compiler makes vectors of, where it can
+  if (in_order(std::index_sequence_for<T...>{})) {  // which the compiler vectorizes if it can
     return parallel_for(0, out.element_count(), ns, [&](std::int64_t begin, std::int64_t end) {
       const auto all = [&]<std::size_t... I>(std::index_sequence<I...>) {
         for (std::int64_t i = begin; i < end; ++i) to[i] = f(static_cast<const T*>(args.inputs[I].data)[i]...);
@@ -70,8 +70,8 @@ template <class R, class... T, class F> void for_each_element(const CallArgs& ar
   });
 }
 
-/// A loop over operands that are all c64, in any layout, in pieces within a row. An operand whose rows do not lie in
-/// order is brought into a buffer; one number beside many is not.
+/// A loop over operands that are all c64, of any layout, in pieces within a row. An operand whose rows are not
+/// contiguous is copied to a buffer, unless it is a single number.
 template <std::size_t N> class ComplexLoopCall {
  public:
   ComplexLoopCall(const CallArgs& args, eager::InnerLoop loop)
@@ -95,7 +95,7 @@ template <std::size_t N> class ComplexLoopCall {
 
  private:
   using Number = std::complex<float>;
-  static constexpr std::int64_t kPiece = 1024, kShortRow = 64;  // rows that are shorter share a piece
+  static constexpr std::int64_t kPiece = 1024, kShortRow = 64;  // shorter rows share a piece
 
   bool is_one(std::size_t k) const {
     for (std::size_t axis = 0; axis < sizes_.size(); ++axis)

@@ -1,5 +1,5 @@
-// Reductions of complex numbers. Elements that are reduced together are cut into blocks of fixed size, each added up in
-// f64 (sums of c64) or pairwise; blocks are then merged in order, so the number of threads changes nothing.
+// Reductions of complex numbers. Elements that are reduced together are split into blocks of fixed size, summed in
+// f64 (sums of c64) or pairwise; blocks are then merged in order, whatever the number of threads.
 #include <array>
 #include <type_traits>
 #include <vector>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kBlock = 2048;
 
-/// The axes of the operand in two groups, those that stay and those that go.
+/// The axes of the operand in two groups, those kept and those reduced.
 struct ReducedAxes {
   Shape kept, kept_strides, gone, gone_strides;
   explicit ReducedAxes(const CallArgs& args) {
@@ -41,7 +41,7 @@ W fold(Offsets<1>& at, const std::complex<T>* x, std::int64_t count, W identity,
   return total;
 }
 
-/// The same of a dense block, in lanes that are added up in pairs at the end.
+/// The same of a dense block, in lanes that are added pairwise at the end.
 template <class T> std::complex<double> sum_of_dense(const std::complex<T>* x, std::int64_t count) {
   const auto* const parts = reinterpret_cast<const T*>(x);
   if constexpr (sizeof(T) == sizeof(float)) {
@@ -49,7 +49,7 @@ template <class T> std::complex<double> sum_of_dense(const std::complex<T>* x, s
     complex_loops_in_use().sum(parts, count, sums);
     return {sums[0], sums[1]};
   } else {
-    constexpr std::int64_t kLanes = 128;  // parts, by turns real and imaginary
+    constexpr std::int64_t kLanes = 128;  // parts, alternating real and imaginary
     std::array<double, kLanes> lanes{};
     std::int64_t i = 0;
     for (; i + kLanes <= 2 * count; i += kLanes)

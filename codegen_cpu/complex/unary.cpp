@@ -1,7 +1,7 @@
 // Ops of one complex operand. Functions are those of <complex>, which follow C99's Annex G, as the Python array API
 // does.
 //
-// What cancels, as the logarithm does near 1, is computed in the next wider type.
+// Expressions that cancel, such as the logarithm near 1, are computed in the next wider type.
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -34,7 +34,7 @@ template <class T> std::complex<T> log1p(std::complex<T> z) {
   return {std::log1p(a * (2 + a) + b * b) / 2, std::atan2(b, 1 + a)};
 }
 
-/// In f64, where squares of f32 neither overflow nor vanish, the sum is rounded once; infinite where a part is.
+/// In f64, where squares of f32 neither overflow nor underflow, the sum is rounded once; infinite if a part is.
 float absolute(std::complex<float> z) {
   const double a = z.real(), b = z.imag();
   const auto size = static_cast<float>(std::sqrt(a * a + b * b));
@@ -49,7 +49,7 @@ template <class T> std::complex<T> sign(std::complex<T> z) {
   return size == 0 ? z : z / size;
 }
 
-/// f over c64 or c128, giving a complex number, a real one or a truth value.
+/// f over c64 or c128, returning a complex number, a real one or a bool.
 template <class F> void run(const CallArgs& args, double ns, F&& f) {
   const auto as = [&]<class T>() {
     using R = decltype(f(std::complex<T>()));

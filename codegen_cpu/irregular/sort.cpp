@@ -1,8 +1,8 @@
 // sort, argsort and top_k_indices. Lines are copied to keys (sort_keys.h), sorted there, and copied back.
 //
-// In vectors where the processor has them (sort_in_vectors.h); else, and for long lines of one or two bytes each, by
-// bytes from the lowest, skipping those in which all keys agree: stable, and linear in the length. Short lines are then
-// sorted by comparison.
+// Vectorized if the processor supports it (sort_in_vectors.h); else, and for long lines of 1- or 2-byte keys, by radix
+// sort from the lowest byte, skipping bytes in which all keys agree: stable, and linear in the length. Short lines are
+// then sorted by comparison.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -25,12 +25,12 @@ constexpr std::int64_t kShort = 96;
 
 template <class K> struct KeyAndPosition {
   K key;
-  std::uint32_t position;  // lines longer than 2^32 elements are refused by the callers
+  std::uint32_t position;  // callers reject lines longer than 2^32 elements
 };
 template <class K> K key_of(K key) { return key; }
 template <class K> K key_of(const KeyAndPosition<K>& item) { return item.key; }
 
-/// Sorts `items` by their keys, stably; `other` is of the same length. The result is where the return value points.
+/// Sorts `items` by their keys, stably; `other` has the same length. Returns the one that holds the result.
 template <class Item> Item* radix_sort(Item* items, Item* other, std::int64_t count) {
   using K = decltype(key_of(*items));
   constexpr std::size_t kBytes = sizeof(K);
@@ -82,7 +82,7 @@ void require_positions(const CallArgs& args, std::int64_t size) {
     throw_internal(fmt::format("{}: a line of {} elements", name(args.op), size), args.where);
 }
 
-/// Calls `use(line, items)` with the keys of each line and their positions; largest first where `descending`.
+/// Calls `use(line, items)` with the keys of each line and their positions; largest first if `descending`.
 template <class Key, class Use>
 void for_keyed_lines(const CallArgs& args, std::int64_t along, bool descending, Use&& use) {
   using K = typename Key::Bits;
@@ -117,8 +117,8 @@ template <class Key> void argsort_lines(const CallArgs& args) {
                        });
 }
 
-/// The `k` items of a line that come first, in order: fewer than some are kept at a time, and what is not below the
-/// last one that is sure to be among them is dropped as it is read.
+/// The first `k` items of a line, in order. A bounded number of candidates is kept; an item that is not below the
+/// last certain one is dropped when it is read.
 template <class Key> void top_k_of_line(const typename Key::Bits* x, std::int64_t stride, std::int64_t size,
                                         typename Key::Bits flip, std::int64_t k,
                                         KeyAndPosition<typename Key::Bits>* kept, std::int64_t room) {
@@ -138,14 +138,14 @@ template <class Key> void top_k_of_line(const typename Key::Bits* x, std::int64_
   const auto key_at = [&](std::int64_t i) { return static_cast<K>(Key::key(Key::equal_zeros(x[i * stride])) ^ flip); };
   std::int64_t i = 0;
   for (; i < size && !is_bounded; ++i) take(key_at(i), i);
-  constexpr std::int64_t kTogether = 32;  // of which mostly none is wanted
+  constexpr std::int64_t kTogether = 32;  // usually all of them are dropped
   for (; i + kTogether <= size; i += kTogether) {
     K keys[kTogether];
     for (std::int64_t j = 0; j < kTogether; ++j) keys[j] = key_at(i + j);
     K any = 0;
     for (std::int64_t j = 0; j < kTogether; ++j) any = static_cast<K>(any | static_cast<K>(keys[j] < bound));
     for (std::int64_t j = 0; any != 0 && j < kTogether; ++j)
-      if (keys[j] < bound) take(keys[j], i + j);  // of equal ones the first are there
+      if (keys[j] < bound) take(keys[j], i + j);  // of equal keys the first are kept
   }
   for (; i < size; ++i)
     if (const K key = key_at(i); key < bound) take(key, i);

@@ -1,5 +1,5 @@
-// See sort_in_vectors.h. Some lines at a time are brought side by side, become keys, are sorted and brought back. Where
-// there are fewer lines than threads, threads divide each line into parts, which they then sort.
+// See sort_in_vectors.h. A few lines at a time are copied to a buffer as keys, sorted and copied back. If
+// there are fewer lines than threads, threads partition each line into parts, which they then sort.
 #include "codegen_cpu/irregular/sort_in_vectors.h"
 
 #include <algorithm>
@@ -18,9 +18,9 @@
 namespace fermata {
 namespace {
 
-/// Longer lines of one or two bytes each take one or two passes by radix.
+/// Longer lines of 1- or 2-byte keys take one or two passes of radix sort.
 constexpr std::int64_t kLongestOfFewBytes = 1024;
-/// Shorter lines are not shared by threads; longer ones of keys of 4 bytes with positions take as long by radix.
+/// Threads do not share shorter lines; for longer ones of 4-byte keys with positions radix sort is as fast.
 constexpr std::int64_t kLeastShared = 1 << 17;
 
 /// Nanoseconds to sort a line of keys of so many bytes.
@@ -29,7 +29,7 @@ double line_cost(std::int64_t size, std::size_t bytes) {
   return n * (1 + 0.2 * std::log2(n + 1)) * static_cast<double>(bytes) / 4;
 }
 
-/// A line on all threads: parts are divided until there are some for each thread.
+/// A line on all threads: parts are partitioned until each thread has some.
 template <class K> void sort_long_line(const VectorSortOf<K>& loops, K* keys, K* other, std::int64_t count) {
   constexpr std::int64_t kLeastPart = 1 << 14;
   struct Part {
@@ -79,12 +79,12 @@ class SortedLines {
 
   std::int64_t count() const { return to_.count(); }
   std::int64_t size() const { return size_; }
-  /// Lines that are treated together: a few of those that lie across others, else what the first-level cache holds.
+  /// The number of lines in a group: a few if lines are interleaved, else as many as fit in the L1 cache.
   std::int64_t together() const {
     constexpr std::int64_t kElements = 4096, kLines = 16, kMostElements = 1 << 19;
     return std::max<std::int64_t>({1, kElements / size_, std::min(kLines, kMostElements / size_)});
   }
-  /// Lines from `line` on, below `end`, that lie evenly in both views.
+  /// Lines from `line` on, below `end`, that are evenly spaced in both views.
   std::int64_t run(std::int64_t line, std::int64_t end) const {
     std::int64_t next = line + 1;
     while (next < end && from_[next] - from_[next - 1] == from_step(line, end) &&
@@ -92,7 +92,7 @@ class SortedLines {
       ++next;
     return next - line;
   }
-  /// `count` lines side by side: where they lie, or copied to `room`.
+  /// `count` contiguous lines: in place, or copied to `room`.
   const std::byte* bring_in(std::int64_t line, std::int64_t count, std::byte* room) const {
     std::byte* const at = in_ + from_[line] * in_bytes_;
     const std::int64_t step = count > 1 ? from_step(line, line + 2) : size_;
@@ -134,8 +134,8 @@ class SortedLines {
   std::byte *in_, *out_;
 };
 
-/// Positions of 64-bit keys in their order. As many of the highest bits that differ as fit are sorted together with
-/// the positions, and those that agree in them once more.
+/// Sorted positions of 64-bit keys. As many of the highest differing bits as fit are sorted together with
+/// the positions; keys that agree in these bits are sorted again.
 void positions_of_wide_keys(const VectorSort& vectors, const std::int64_t* keys, std::int64_t count, bool shares,
                             std::int64_t* items, std::int64_t* other) {
   const auto [least, most] = std::minmax_element(keys, keys + count);
@@ -186,7 +186,7 @@ template <class Body> void for_lines(const SortedLines& lines, double line_ns, B
       std::min<std::int64_t>(together, 16));
 }
 
-/// In parts on several threads, or at once.
+/// In parts on several threads, or in one call.
 template <class Body> void for_elements(std::int64_t count, bool shares, Body&& body) {
   if (shares)
     parallel_for(0, count, 0.5, body, 4096);
@@ -242,8 +242,8 @@ template <class K> void argsort_lines(const SortedLines& lines, const VectorSort
   });
 }
 
-/// The first `k` of some keys with their positions, in any order: a few more are kept at a time, and what is not below
-/// the last one that is sure to be among them is dropped as it is read.
+/// The first `k` of some keys with their positions, in any order. A few more candidates are kept; a key not below
+/// the last certain one is dropped when it is read.
 class FirstKeys {
  public:
   FirstKeys(const VectorSort& vectors, const VectorSortKeys& convert, std::int64_t k, bool descending)
@@ -267,7 +267,7 @@ class FirstKeys {
         if (const std::int32_t key = keys[i + where[j]]; key < bound_) take(key, first + at + i + where[j]);
     }
   }
-  /// So many are left, at data().
+  /// The number of remaining keys, at data().
   std::int64_t reduce() {
     if (count_ > k_) std::nth_element(kept_.data(), kept_.data() + k_, kept_.data() + count_);
     return count_ = std::min(count_, k_);
@@ -292,7 +292,7 @@ class FirstKeys {
   Scratch<std::int64_t> kept_;
   std::int64_t count_ = 0;
   std::int32_t bound_ = 0;
-  bool is_bounded_ = false;  // a position that comes later with the same key is not wanted
+  bool is_bounded_ = false;  // later positions with the same key are dropped
 };
 
 void top_k_of_lines(const SortedLines& lines, const VectorSort& vectors, const VectorSortKeys& convert, std::int64_t k,

@@ -12,7 +12,7 @@
 
 namespace fermata {
 
-/// Bits: how an element of a dtype lies in memory, its key having the same width.
+/// Bits: the representation of an element in memory; its key has the same width.
 template <DType> struct SortKey;
 
 template <class U, class T, U kSign, U kInfinity> struct FloatSortKey {
@@ -26,7 +26,7 @@ template <class U, class T, U kSign, U kInfinity> struct FloatSortKey {
     if (key == kNan) return static_cast<U>(kInfinity | (kInfinity >> 1));  // a quiet NaN
     return static_cast<U>((key & kSign) != 0 ? key ^ kSign : ~key);
   }
-  /// 0 and -0 are one value.
+  /// 0 and -0 have the same key.
   static U equal_zeros(U bits) { return bits == kSign ? U{0} : bits; }
 };
 template <class U, bool kSigned> struct IntegerSortKey {

@@ -14,7 +14,7 @@
 namespace fermata {
 namespace {
 
-// Vectors of signed integers: what differs between instruction sets.
+// Vectors of signed integers: the parts that differ between instruction sets.
 template <class K> struct Vectors;
 
 #if FERMATA_VECTOR_BYTES == 64
@@ -32,7 +32,7 @@ template <> struct Vectors<std::int32_t> {
   static void store_first(K* p, V v, std::int64_t count) { _mm512_mask_storeu_epi32(p, first(count), (__m512i)v); }
   static V min(V a, V b) { return a < b ? a : b; }
   static V max(V a, V b) { return a > b ? a : b; }
-  /// Lanes below the pivot to `low` upwards, others to below `high` downwards; how many are below. A whole vector may
+  /// Writes lanes below the pivot up from `low`, others down from `high`; returns the number below. A whole vector may
   /// be written at `low`.
   static std::int64_t divide(V v, V pivot, K* low, K* high) {
     const __mmask16 below = _mm512_cmplt_epi32_mask((__m512i)v, (__m512i)pivot);
@@ -42,7 +42,7 @@ template <> struct Vectors<std::int32_t> {
                              _mm512_maskz_compress_epi32(static_cast<__mmask16>(~below), (__m512i)v));
     return count;
   }
-  /// `numbers` of the lanes below the bound to `to`, which takes a whole vector; how many.
+  /// Writes `numbers` of the lanes below the bound to `to`, a whole vector; returns their number.
   static std::int64_t put_below(V v, V bound, V numbers, K* to) {
     const __mmask16 below = _mm512_cmplt_epi32_mask((__m512i)v, (__m512i)bound);
     if (below == 0) return 0;
@@ -76,7 +76,7 @@ template <> struct Vectors<std::int64_t> {
 
 #else
 
-/// For each mask of lanes the lanes with a bit, in order, and then the others.
+/// For each mask: the selected lanes, in order, and then the others.
 template <int kLanes> constexpr auto kBelowFirst = [] {
   std::array<std::array<std::uint8_t, kLanes>, 1 << kLanes> table{};
   for (unsigned mask = 0; mask < table.size(); ++mask) {
@@ -125,7 +125,7 @@ template <> struct Vectors<std::int32_t> {
   }
 };
 
-/// For each mask of four lanes of 8 bytes the same, as lanes of 4.
+/// The same for each mask of four 8-byte lanes, as 4-byte lanes.
 constexpr auto kHalvesBelowFirst = [] {
   std::array<std::array<std::uint8_t, 8>, 16> table{};
   for (unsigned mask = 0; mask < 16; ++mask)
@@ -185,7 +185,7 @@ template <class K> struct Sorter {
   using Set = Vectors<K>;
   using V = typename Set::V;
   static constexpr int N = Set::kLanes;
-  static constexpr int kMostRows = 16;  // also with 16 registers, where some of them wait on the stack
+  static constexpr int kMostRows = 16;  // also with 16 registers, where some vectors are spilled
   static constexpr std::int64_t kMost = std::int64_t{kMostRows} * N;
 
   [[gnu::always_inline]] static void order(V& a, V& b) {
@@ -201,7 +201,7 @@ template <class K> struct Sorter {
     return __builtin_shufflevector(clear, set, ((kLane & kBit) != 0 ? N + kLane : kLane)...);
   }
   static constexpr std::make_integer_sequence<int, N> kLanes{};
-  /// Orders each lane and the one whose number differs by kFlip.
+  /// Compares and exchanges each lane with the one at index ^ kFlip.
   template <int kFlip> [[gnu::always_inline]] static V ordered(V v) {
     const V partner = flipped<kFlip>(v, kLanes);
     return by_bit<static_cast<int>(std::bit_floor(static_cast<unsigned>(kFlip)))>(Set::min(v, partner),
@@ -214,20 +214,20 @@ template <class K> struct Sorter {
     else
       return merged_bitonic<kFar / 2>(ordered<kFar>(v));
   }
-  /// From runs of kRun lanes to one.
+  /// Merges runs of kRun lanes into one.
   template <int kRun> [[gnu::always_inline]] static V merged_runs(V v) {
     if constexpr (kRun == N)
       return v;
     else
       return merged_runs<2 * kRun>(merged_bitonic<kRun / 2>(ordered<2 * kRun - 1>(v)));
   }
-  /// From runs of kRun vectors to one.
+  /// Merges runs of kRun vectors into one.
   template <int kRun, int kRows> [[gnu::always_inline]] static void merge_vectors(V (&rows)[kRows]) {
     if constexpr (kRun < kRows) {
 #pragma GCC unroll 16
       for (int begin = 0; begin < kRows; begin += 2 * kRun) {
 #pragma GCC unroll 16
-        for (int i = 0; i < (kRun + 1) / 2; ++i) {  // the second run is turned round
+        for (int i = 0; i < (kRun + 1) / 2; ++i) {  // the second run is reversed
           const V first = flipped<N - 1>(rows[begin + kRun + i], kLanes);
           rows[begin + kRun + i] = flipped<N - 1>(rows[begin + 2 * kRun - 1 - i], kLanes);
           rows[begin + 2 * kRun - 1 - i] = first;
@@ -318,7 +318,7 @@ template <class K> struct Sorter {
     const V pivots = V{} + pivot;
     K *low = to, *high = to + count;
     std::int64_t i = 0;
-    // A vector is written whole at both ends, so there has to be room for two.
+    // Whole vectors are written at both ends, so there must be space for two.
     for (; i + (kTogether + 1) * N <= count; i += kTogether * N) {
       V v[kTogether];
 #pragma GCC unroll 4
@@ -346,7 +346,7 @@ template <class K> struct Sorter {
     if (to == from) return;
     for (std::int64_t i = 0; i < count; ++i) to[i] = from[i];
   }
-  // No function of <algorithm>, whose copy for this instruction set might be linked elsewhere.
+  // Not a function of <algorithm>: its instance for this instruction set might be linked into other code.
   static void sort_by_heap(K* keys, std::int64_t count) {
     const auto sink = [&](std::int64_t at, std::int64_t end) {
       const K key = keys[at];
@@ -368,13 +368,13 @@ template <class K> struct Sorter {
   /// Sorts keys of `from` into `to`, `to` being `from` or `other`.
   static void sort(K* from, K* other, K* to, std::int64_t count, int depth) {
     while (count > kMost) {
-      if (depth-- == 0) {  // pivots have been bad all along
+      if (depth-- == 0) {  // repeated bad pivots
         sort_by_heap(from, count);
         return copy(from, count, to);
       }
       const K middle = pivot(from, count);
       std::int64_t below = divide(from, count, middle, other);
-      if (below == 0) {  // the pivot is the least key, and those equal to it are done
+      if (below == 0) {  // the pivot is the smallest key, and keys equal to it are done
         if (middle == std::numeric_limits<K>::max()) { return copy(from, count, to); }
         below = divide(from, count, middle + 1, other);
         for (std::int64_t i = 0; i < below; ++i) to[i] = middle;

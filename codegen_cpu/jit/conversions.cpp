@@ -65,7 +65,7 @@ struct Converter {
       Value* const rounding =
           b.CreateSelect(b.CreateICmpULT(bits, u32(0x00800000)), u32(kLeastScaleRounding), u32(kScaleRounding));
       Value* const power = b.CreateLShr(b.CreateAdd(bits, rounding), 23);
-      // Zero, negative numbers and NaN; infinity is 0xff by itself.
+      // Zero, negative numbers and NaN; infinity is 0xff without a special case.
       Value* const is_none = b.CreateICmpUGE(b.CreateSub(bits, u32(1)), u32(0x7f800000));
       return b.CreateTrunc(b.CreateSelect(is_none, u32(f.nan), power), type(to));
     }

@@ -57,7 +57,7 @@ struct PassChoice {
   bool quick = true;  // also for code that shall be there soon
 };
 /// What turns the IR of a kernel into code, by LLVM's names; the other passes of its pipeline find nothing in a kernel
-/// (exceptions, garbage collection, tiles, mitigations) or repeat what the emitter does. Hoisting is the dearest of
+/// (exceptions, garbage collection, tiles, mitigations) or repeat what the emitter does. Hoisting is the slowest of
 /// those that quick code does without: where constants are not kept in registers, there is little to be allocated.
 constexpr PassChoice kPasses[] = {
     {"tti"},

@@ -1,4 +1,4 @@
-// Convolutions through oneDNN; see onednn_product.h for how primitives are kept and threads kept apart.
+// Convolutions through oneDNN; see onednn_product.h for caching of primitives and for threads.
 //
 // A convolution computes on images whose channels lie innermost, whichever way they lie: eager and compiled calls give
 // the same bits. Of gradients the library picks the layouts. Operands are brought there and back one part at a time, so

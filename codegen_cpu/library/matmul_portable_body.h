@@ -217,7 +217,7 @@ template <class T> constexpr std::int64_t kLongRow = kLongRowVectors* kLanes<T>;
 
 /// sums[rows, columns] += (or =) x[rows, k] rhs[k, columns] for a right side whose rows lie in order: it is read once,
 /// in stretches of as many columns as have their sums in the first-level cache. Columns that fill no vectors are the
-/// end of vectors that begin before them, whose sums are kept apart.
+/// end of vectors that begin before them, whose sums are separate.
 template <class S> void add_long_rows(const typename S::Sum* x, std::int64_t x_row, std::int64_t rows, std::int64_t k,
                                       const typename S::Element* rhs, std::int64_t rhs_row, std::int64_t columns,
                                       typename S::Sum* sums, std::int64_t sums_row, bool first) {

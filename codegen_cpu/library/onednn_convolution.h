@@ -1,5 +1,5 @@
 // One convolution, or one of its gradients, of a part of the images as a oneDNN primitive, kept per thread: what the
-// oneDNN kernels of convolutions share. See onednn_product.h for how threads are kept apart.
+// oneDNN kernels of convolutions share. See onednn_product.h for threads.
 #pragma once
 
 #include <cstddef>

@@ -101,7 +101,7 @@ fermata_switch_fiber:
 )");
 #endif
 
-/// From a fiber back to whoever gave it its turn.
+/// From a fiber back to its resumer.
 void give_way() {
   [[maybe_unused]] Fiber& f = *scheduler->current;
 #if FERMATA_FIBERS_ASAN

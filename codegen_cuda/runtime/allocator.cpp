@@ -158,7 +158,7 @@ std::size_t Allocator::trim() {
 std::size_t Allocator::trim_locked() {
   std::size_t given = 0;
   for (auto& [stream, blocks] : kept_) {
-    if (!blocks.empty()) driver().stream_synchronize(stream->handle);  // an error of it is for whoever waits next
+    if (!blocks.empty()) driver().stream_synchronize(stream->handle);  // the next wait reports its errors
     for (const auto& [bytes, block] : blocks) {
       given += bytes;
       give_to_driver(block);

@@ -84,7 +84,7 @@ struct ThreadChoice {
 ThreadChoice thread_choice();
 void set_thread_choice(const ThreadChoice& choice);
 /// A device and a stream of it (null: the one that threads share) for a scope, in which the device's context is on top
-/// of the thread's: whoever else uses CUDA in the process finds their own again.
+/// of the thread's: other users of CUDA in the process keep their own.
 class ContextScope {
  public:
   ContextScope(Device& device, Stream* stream);

@@ -78,7 +78,7 @@ void CallRecording::run(CompiledCore::Body body, Location where) {
   result_numbers = std::move(given.numbers), form = std::move(given.form);
   take_results(std::move(given.tensors), "compile", where);
   for (const Tensor& t : values_)
-    if (t.impl()->payload == nullptr) scope_.touch(t, where);  // of tensors from outside the identity is given back
+    if (t.impl()->payload == nullptr) scope_.touch(t, where);  // the identity of captured tensors is restored
   must_run_ =
       std::ranges::any_of(values_, [](const Tensor& t) { return has_live_history(t) || t.impl()->payload != nullptr; });
 }

@@ -34,7 +34,7 @@ void CaptureScope::touch(const Tensor& tensor, Location where) {
   Node* node = tensor.node();
   if (made(node) || hidden_.contains(node)) return;
   if (node->pending() && of_ == Of::compiled_function && !made_in_outer(node)) {
-    // This value is from outside: computing it is no part of the function.
+    // This value is captured: computing it is not part of the function.
     struct Outside {
       CaptureScope* scope = std::exchange(capture_scope, nullptr);
       ~Outside() { capture_scope = scope; }

@@ -62,7 +62,7 @@ CapturedCall::CapturedCall(std::span<const Tensor> arguments, std::span<const st
   take_arguments(arguments);
   if (must_run_) return;
   changes_an_argument_ = changes_an_argument(arguments);
-  // What is an argument and is written as a tensor from outside, too, has two stand-ins: only the function itself gets
+  // An argument that is also written as a captured tensor has two placeholders: only the function itself gets
   // it right.
   must_run_ = changes_an_argument_, has_conditions_ = must_run_ || !settings_.empty();
   if (must_run_) return;
@@ -101,7 +101,7 @@ void CapturedCall::take_arguments(std::span<const Tensor> arguments) {
   for (const Tensor& t : arguments) arguments_.push_back(Layout::of(*t.node())), wants_grad_.push_back(wants_grad(t));
 }
 
-/// Whether an argument is also a tensor from outside, and the function changes it by one name or the other.
+/// Whether an argument is also a captured tensor, and the function changes it through either.
 bool CapturedCall::changes_an_argument(std::span<const Tensor> arguments) const {
   if (writes_.empty() && gradient_conditions_.empty()) return false;
   const auto is = [](const Place& p, const Tensor& t) {

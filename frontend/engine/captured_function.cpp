@@ -112,7 +112,7 @@ void CapturedFunction::take_captures(std::size_t arguments) {
       reads_[static_cast<std::size_t>(place.argument)] = true;
       continue;
     }
-    // Whoever captures this function has made its constants, too.
+    // The outer capture has created its constants as well.
     if (place.is_constant && in_capture_scope()) capture_scope->mark(place.hidden.node());
     captures_.push_back(std::move(place.hidden));
     place = {.argument = static_cast<std::int32_t>(arguments + captures_.size() - 1)};

@@ -196,7 +196,7 @@ struct GeneralRow {
 constexpr GeneralRow kGeneral[] = {{Op::dequantize, &run_dequantize}, {Op::cast, &run_cast},     {Op::copy, &run_copy},
                                    {Op::matmul, &run_matmul},         {Op::linear, &run_linear}, {Op::take, &run_take}};
 
-/// Operators from outside that are not pointwise.
+/// Custom operators that are not pointwise.
 void refuse_boxed(const Call& call, Stack& stack) { throw_missing(call, lines(Tensors(tensors_of(stack)))); }
 
 /// They are made of other calls, and so are those of every device.

@@ -338,7 +338,7 @@ constexpr GeneralRow kGeneral[] = {
     {Op::to_dense, &run_to_dense}, {Op::cast, &run_cast},     {Op::copy, &run_copy},    {Op::sum, &run_sum},
     {Op::permute, &run_permute},   {Op::matmul, &run_matmul}, {Op::linear, &run_linear}};
 
-/// Operators from outside that are not pointwise.
+/// Custom operators that are not pointwise.
 void refuse_boxed(const Call& call, Stack& stack) { throw_missing(call, tensors_of(stack)); }
 
 }  // namespace

@@ -50,7 +50,7 @@ inline constexpr VjpRule::Entry kNoGradient{};
 inline constexpr VjpRule::Entry kZeroGradient{Derivative::zero};
 /// Of complex operands where nothing is read, or where the function is holomorphic and f'(x) is conjugated after.
 constexpr VjpRule::Entry gradient(Vjp vjp, std::uint8_t reads = 0) { return {Derivative::formula, vjp, reads}; }
-/// One that conjugates by itself.
+/// One that conjugates its result.
 constexpr VjpRule::Entry conjugate_gradient(Vjp vjp, std::uint8_t reads = 0) {
   return {Derivative::formula, vjp, reads, true};
 }

@@ -183,7 +183,7 @@ class Check {
             "a constant is outside the file");
   }
 
-  /// The rank that a source has for whoever reads it.
+  /// The rank of a source for its reader.
   std::size_t check_source(const PlanSource& source) const {
     require(source.slot < plan_.slots.size(), "the buffer of a step does not exist");
     std::size_t r = rank(plan_.slots[source.slot].record);

@@ -58,7 +58,7 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-/// Bytes of a file, whoever keeps them.
+/// The bytes of a file, whatever owns them.
 struct ProgramBytes {
   std::string_view bytes;
   std::string path;

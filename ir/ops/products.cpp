@@ -12,7 +12,7 @@ constexpr DTypeSet kBytes = DTypeSet(DType::i8) | DType::u8;
 constexpr DTypeSet kHalves = DTypeSet(DType::f16) | DType::bf16;
 /// What packed weights are multiplied by.
 constexpr DTypeSet kWithWeights = DTypeSet(DType::f16) | DType::bf16 | DType::f32;
-/// What sparse kernels compute in; f16 and bf16 are cast by whoever calls.
+/// What sparse kernels compute in; callers cast f16 and bf16.
 constexpr DTypeSet kComputed = kIntegers | DType::f32 | DType::f64;
 
 /// Shapes of a product over the last axis of the left and the second-last of the right operand.

@@ -37,7 +37,7 @@ StepWork BoundCallBatch::work() const {
 }
 
 void BoundCallBatch::run(Run& run) {
-  // The kernel is chosen for one call: several give the bits that each gives by itself.
+  // The kernel is chosen for a single call, so a batch has the bits of its calls.
   CallArgs all = calls_.front().arguments(run);
   inputs_.clear(), outputs_.clear();
   for (BoundCall& call : calls_) {

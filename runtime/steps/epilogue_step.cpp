@@ -47,7 +47,7 @@ class TileRunner {
     done_.fetch_add((tile.row_end - tile.row_begin) * width, std::memory_order_relaxed);
     KernelLaunch part = whole_;
     part.row_begin = tile.row_begin, part.row_end = tile.row_end;
-    if (reduces()) {  // whoever finishes the last tile of some rows goes on with them
+    if (reduces()) {  // the thread that finishes the last tile of some rows continues with them
       auto& done = columns_done_[static_cast<std::size_t>(tile.row_begin)];
       if (width == columns_ || done.fetch_add(width, std::memory_order_acq_rel) + width == columns_)
         executable_.launch(part);

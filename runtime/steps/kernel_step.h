@@ -35,7 +35,7 @@ struct KernelStep : StepPart {
   std::uint16_t reduced = 0;          // mask of the kernel's axes
   double ns_per_point = 0.3;
   double operations_per_point = 1;
-  std::uint32_t number = 0;    // of its description, for whoever made the plan
+  std::uint32_t number = 0;    // of its description, for the passes
   bool is_of_weights = false;  // weights in another dtype: the result is kept with a leaf that comes again
 
   void bind(const Binding& binding, BoundSteps& bound) const;

@@ -1,4 +1,4 @@
-// Devices from outside, in both modes: the example's (tally: memory that the CPU cannot touch, kernels from
+// Custom devices, in both modes: the example's (tally: memory that the CPU cannot touch, kernels from
 // descriptions) and one that compiles nothing and runs everything on the CPU because it asked for that.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -220,7 +220,7 @@ TEST_P(VmapGrad, CustomFunctions) {
   expect_close(vmap([](const Tensor& x) { return Claims::apply(x); })(xs), xs * 2);
   expect_close(vmap(grad(f))(xs), xs * 5, 1e-12);
   expect_close(grad([&](const Tensor& v) { return sum(vmap(f)(v)); })(xs), xs * 5, 1e-12);
-  // What is the same for the whole batch adds up, in a gradient from outside too; and twice over.
+  // Gradients of unbatched tensors are summed over the batch, also in an outer gradient, and to second order.
   struct Product : fermata::Function<Product> {
     static Tensor forward(FunctionContext& context, const Tensor& x, const Tensor& w) {
       context.save_for_backward(std::array{x, w});

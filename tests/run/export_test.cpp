@@ -177,7 +177,7 @@ TEST_F(Export, RandomNumbersFollowASeed) {
   EXPECT_EQ(second, compiled(x).to_vector<float>());
 }
 
-/// An iteration with a function inside of a function, which reads a tensor from outside.
+/// An iteration with a nested function, which reads a captured tensor.
 std::array<Tensor, 3> iterate(const Tensor& x, const Tensor& w) {
   const auto done = while_loop([](const Tensor& y, const Tensor& i) { return logical_and(sum(abs(y)) < 1e4, i < 20); },
                                [&](const Tensor& y, const Tensor& i) {

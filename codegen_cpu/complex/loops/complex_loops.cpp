@@ -74,7 +74,7 @@ template <int N> auto is_finite(const Lanes<float, N>& x) {
   return magnitude(x) <= Lanes<float, N>(std::numeric_limits<float>::max());
 }
 
-// ---- Functions: of N elements at a time; `odd` says which of them are wanted from `exact`
+// ---- Functions of N elements at a time; `odd` marks those that `exact` must compute
 
 struct Multiply {
   static constexpr int N = kNarrow;
@@ -85,7 +85,7 @@ struct Multiply {
   static auto odd(const Parts<float, N>&, const Parts<float, N>& y) { return (y.re != y.re) & (y.im != y.im); }
 };
 
-/// In f64, where squares of f32 neither overflow nor vanish.
+/// In f64, where squares of f32 neither overflow nor underflow.
 struct Divide {
   static constexpr int N = kWide;
   static constexpr ExactComplex kExact = &exact_divide;
@@ -105,12 +105,12 @@ struct Exp {
     return {size * math::cos(z.im), size * math::sin(z.im)};
   }
   static auto odd(const Parts<float, N>& z, const Parts<float, N>&) {
-    constexpr float kLargest = 80;  // no part of the result overflows or vanishes
+    constexpr float kLargest = 80;  // no part of the result overflows or underflows
     return !((magnitude(z.re) <= Lanes<float, N>(kLargest)) & is_finite(z.im));
   }
 };
 
-/// The logarithm of the size from its square in f64. Where that is near 1 its rounding error is added: with a the
+/// The logarithm of the magnitude from its square in f64. Near 1 the rounding error of the square is added: with a the
 /// larger part, a^2 and a^2 - 1 are exact.
 struct Log {
   static constexpr int N = kWide;
@@ -132,7 +132,7 @@ template <class F> inline constexpr bool kIsBinary =
     std::is_invocable_v<decltype(&F::of), Parts<float, F::N>, Parts<float, F::N>>;
 
 template <class F> [[gnu::noinline]] void mend(const float* a, const float* b, float* y) {
-  // Found out once more, one element after another; what is not odd keeps its result.
+  // Recomputes the odd elements one by one; the others keep their results.
   constexpr int N = F::N;
   const Parts<float, N> x = load_parts<N>(a), given = load_parts<N>(y);
   const auto odd = F::odd(x, given);
@@ -183,7 +183,7 @@ struct Angle {
   static Lanes<float, N> of(const Parts<float, N>& z) { return math::atan2(z.im, z.re); }
 };
 
-/// In f64, where squares of f32 neither overflow nor vanish, the sum is rounded once; infinite where a part is.
+/// In f64, where squares of f32 neither overflow nor underflow, the sum is rounded once; infinite if a part is.
 struct Abs {
   static constexpr int N = kWide;
   static Lanes<float, N> of(const Parts<float, N>& z) {

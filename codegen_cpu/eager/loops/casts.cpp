@@ -103,7 +103,7 @@ template <class T, int N> Raw<std::uint8_t, N> narrow_small(Raw<float, N> x) {
   if constexpr (C::format.is_scale) {
     const U rounding = bits < none + 0x00800000u ? none + kLeastScaleRounding : none + kScaleRounding;
     const U power = (bits + rounding) >> 23;
-    // Zero, negative numbers and NaN; infinity is 0xff by itself.
+    // Zero, negative numbers and NaN; infinity is 0xff without a special case.
     return __builtin_convertvector(bits - 1u >= none + 0x7f800000u ? none + C::nan : power, Raw<std::uint8_t, N>);
   }
   const U normal = (magnitude + (magnitude >> C::cut & 1u) + C::moved) >> C::cut;

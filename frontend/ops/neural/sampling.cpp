@@ -226,7 +226,7 @@ VjpTensor elements_at(const VjpTensor& images, const VjpTensor& index, Location 
 VjpTensor for_channels(const VjpTensor& weight) {
   return weight.is_scalar() ? weight : vjp::expand_dims(weight, 1u << 1);
 }
-/// The sum of the elements around places, of each channel by itself: [N, C, P] for places [N, P].
+/// The weighted sum of the elements around places, per channel: [N, C, P] for places [N, P].
 VjpTensor weighted_planes(const VjpTensor& images, std::span<const Taps> axes, std::span<const std::int64_t> sizes,
                           Location where) {
   return sum_of_taps(axes, sizes, [&](const VjpTensor& index, const VjpTensor& weight) -> VjpTensor {

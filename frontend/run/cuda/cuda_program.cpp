@@ -29,7 +29,7 @@ StoragePtr device_buffer(std::size_t bytes) {
   return StoragePtr(allocate_on(BackendKey::cuda, std::max<std::size_t>(bytes, 1)));
 }
 
-/// Who copies a result that stayed may have chosen another device.
+/// The caller that copies a device result may have selected another device.
 void copy_from_device(const DenseResult& result, void* to) {
   gpu::Device& device = *static_cast<gpu::Block*>(result.owner->owner)->device;
   const gpu::ContextScope scope(device, nullptr);
@@ -40,7 +40,7 @@ void copy_from_device(const DenseResult& result, void* to) {
   gpu::synchronize(gpu::current_stream());
 }
 
-/// Whether a caller's pointer is one of a device.
+/// Whether a caller's pointer is device memory.
 bool is_on_device(const void* pointer) {
   int kind = 0;
   const bool is_known = gpu::driver().pointer_attribute(&kind, gpu::kPointerMemoryType, address_of(pointer)) == 0;
@@ -133,7 +133,7 @@ std::vector<DenseResult> CudaProgram::run(std::span<const DenseView> inputs, std
 }
 
 void* CudaProgram::on_device(const DenseView& input, std::vector<StoragePtr>& held) const {
-  if (device_->allocator().has(address_of(input.data))) return input.data;  // a result that stayed
+  if (device_->allocator().has(address_of(input.data))) return input.data;  // a device result of an earlier run
   std::size_t bytes = byte_size(input.dtype);
   for (const std::int64_t size : input.sizes) bytes *= static_cast<std::size_t>(size);
   void* const to = held.emplace_back(device_buffer(bytes))->data;
@@ -150,7 +150,7 @@ void* CudaProgram::on_device(const DenseView& input, std::vector<StoragePtr>& he
 
 void CudaProgram::run_bound(Runner& r, std::span<const DenseView> inputs, std::span<const DenseView> outputs,
                             std::vector<DenseResult>& results, bool stay) {
-  std::vector<StoragePtr> held;  // what is enqueued later runs later, so it may go when all is enqueued
+  std::vector<StoragePtr> held;  // stream order allows freeing these once all work is enqueued
   std::vector<void*> given(inputs.size());
   for (const ProgramLeaf& leaf : file_.leaves) {
     if (leaf.is_constant) {

@@ -1,5 +1,5 @@
-// A program on a CUDA device. Constants are copied there once; inputs of the host are copied for each run, and results
-// back unless they are to stay.
+// A program on a CUDA device. Constants are copied there once; host inputs are copied for each run, and results
+// are copied back unless the caller keeps them on the device.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace fermata {
 
 class CudaProgram final : public LoadedProgram {
  public:
-  /// UnsupportedError FM2203 where there is no code for the device; DeviceError FM1405, FM1406; and the errors of
+  /// UnsupportedError FM2203 if there is no code for the device; DeviceError FM1405, FM1406; and the errors of
   /// LoadedProgram.
   CudaProgram(ProgramBytes file, const ProgramHead& head, int device);
   ~CudaProgram() override;

@@ -1,4 +1,4 @@
-// What libfermata_run finds in this library (load_program.cpp).
+// The entry point that libfermata_run looks up in this library (load_program.cpp).
 #include "frontend/run/cuda/cuda_program.h"
 #include "ir/error.h"
 

@@ -1,5 +1,5 @@
-// The machine code that loaded programs have brought, by device and function. A function's name follows from all that
-// it computes, so programs may run each other's code.
+// The machine code of loaded programs, by device and function. A function's name is a hash of everything that
+// it computes, so programs may share code.
 #pragma once
 
 #include <memory>
@@ -11,10 +11,10 @@
 
 namespace fermata {
 
-/// From now on kernels come from programs, and nothing is compiled.
+/// From now on kernels are looked up in programs, and nothing is compiled.
 void take_images_from_programs();
 
-/// Those of one program on one device, for as long as it lives.
+/// The images of one program on one device, for its lifetime.
 class ProgramImages {
  public:
   ProgramImages() = default;

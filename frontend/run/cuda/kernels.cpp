@@ -1,4 +1,4 @@
-// See kernels.h. What stands here are this library's halves of interfaces that the engine fills from its kernel table.
+// See kernels.h. This library's implementations of interfaces that the engine implements with its kernel table.
 #include "frontend/run/cuda/kernels.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The kernels of libfermata_run_cuda: those of ops that no kernel description can say, which register themselves beside
+// The kernels of libfermata_run_cuda: those of ops that kernel descriptions cannot express, which register next to
 // their code, and those of control flow. Their machine code is in the files of programs.
 #pragma once
 

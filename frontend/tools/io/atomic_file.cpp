@@ -28,7 +28,7 @@ void commit_file(std::string_view function, const std::string& beside, const std
     ::unlink(beside.c_str());
     throw_system(1602, function, path, "cannot be written", error, where);
   }
-  // The name is an entry of the folder, which is written by itself. Some file systems cannot, and need not.
+  // The name is an entry of the folder, which must be synced separately. Some file systems cannot, and need not.
   const std::string folder = std::filesystem::path(path).parent_path().string();
   const FileDescriptor above(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (above.is_open()) (void)::fsync(above.get());

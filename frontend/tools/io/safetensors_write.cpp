@@ -156,7 +156,7 @@ std::string save_safetensors_sharded(const std::string& path, const NamedTensors
     for (const auto& [tensor, x] : shards[i]) map += fmt::format("\n    {}: {},", json_text(tensor), json_text(name));
   }
   if (!map.empty()) map.pop_back();
-  // The index is last: whoever finds it finds the files, too.
+  // The index is last: if it exists, so do the files.
   const std::string index = stem.string() + ".safetensors.index.json";
   AtomicFile file(kFunction, index, where);
   file.write(

@@ -216,7 +216,7 @@ bool run_now(const Call& call, Stack& stack) {
   return true;
 }
 
-/// Operators from outside that say nothing of their derivative: results, and what is written, remember that there is
+/// Custom operators without a registered derivative: results, and written arguments, remember that there is
 /// one to be missed, so that asking for it raises.
 void autograd_boxed(const Call& call, Stack& stack) {
   const std::vector<Tensor> written = written_arguments(call, stack);

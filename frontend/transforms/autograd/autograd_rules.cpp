@@ -163,7 +163,7 @@ VjpTensor pow_by_exponent(const VjpTensor& a, const VjpTensor& y) {
 }  // namespace vjp
 
 const VjpRule& vjp_rule(Op op) {
-  static const VjpRule none{};  // operators from outside bring their derivative with them, or have none
+  static const VjpRule none{};  // custom operators register their derivative, or have none
   return is_external(op) ? none : vjp::rules()[static_cast<std::size_t>(op)];
 }
 

@@ -157,7 +157,7 @@ GradEdge grad_edge(const Tensor& tensor) {
 
 Tensor with_history(const Tensor& value, GradEdge edge) {
   if (is_composite_tensor(value)) return value;  // histories belong to the parts
-  // A compiled function binds a tensor from outside by the identity that the caller has, not by this one.
+  // A compiled function binds a captured tensor by the caller's identity, not by this one.
   if (in_capture_scope()) [[unlikely]]
     capture_scope->touch(value, {});
   Tensor result;

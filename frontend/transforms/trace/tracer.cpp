@@ -40,7 +40,7 @@ void require_elements(const Tensor& x, Location where) {
                                             describe(x), where));
 }
 
-/// Runs without being traced or watched: for reading values that are from outside.
+/// Runs without tracing or recording: for reading captured values.
 class Untraced : KeyGuard {
  public:
   Untraced() : KeyGuard({}, Functionality::tracer), saved_(std::exchange(tracer, nullptr)) {}

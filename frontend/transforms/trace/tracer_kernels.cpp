@@ -10,7 +10,7 @@ namespace {
 /// Sparse and quantized tensors have no text form; their kernels call ops on their parts, which do.
 bool is_recorded(const Call& call) { return tracing() && (call.keys & kCompoundKeys).bits == 0; }
 
-/// The graph promotes nothing by itself, so the casts that the call implies are made, and recorded, first.
+/// Graphs do not promote implicitly, so the casts that the call implies are recorded first.
 template <class... Operands> Tensor trace_pointwise(const Call& call, const Operands&... operands) {
   using Below = Dispatcher<Tensor(const Operands&...)>;
   if (!is_recorded(call)) return Below::redispatch(call, Functionality::tracer, operands...);
@@ -68,7 +68,7 @@ Tensor trace_general(const Call& call, std::span<const Tensor> tensors, const At
   return result;
 }
 
-/// Operators from outside: one node where the text form can say the call, else its parts.
+/// Custom operators: one node if the text form can express the call, else the calls that it makes.
 void trace_boxed(const Call& call, Stack& stack) {
   const Schema* schema = call.entry.schema.load(std::memory_order_acquire);
   const bool one =
