@@ -1,6 +1,6 @@
-// See partition.h. The choice: each call has a list of ways to split it. A forward sweep computes, for each sharding
-// of a value, the cost to produce it, and a backward sweep the cost of its readers, both as if the graph
-// were a tree. A second forward sweep selects for each call the cheapest way given the shardings of its operands,
+// See partition.h. The choice: each call has a list of ways to divide it. A pass forward finds for each sharding that a
+// value may have what it takes to make it so, and a pass backward what that costs its readers: both as if the graph
+// were a tree. A second pass forward takes for each call the way that is cheapest beside what its operands have become,
 // and single choices are improved at the end.
 #include "passes/partition.h"
 
@@ -19,11 +19,11 @@ constinit thread_local PartitionCosts partition_costs;
 
 namespace {
 
-/// The maximum number of shardings considered per value; those along few mesh axes come first.
+/// A value takes so many ways to be divided into account at most; those along few mesh axes come first.
 constexpr std::size_t kMostWays = 1024;
 constexpr int kMostPasses = 8;
 constexpr double kMostSmallBytes = 1 << 16;
-/// How often candidate shardings of functions are updated from their operands, and how many there are.
+/// How often divisions of functions follow what operands have become, and how many of them there are.
 constexpr int kMostRounds = 3;
 constexpr std::size_t kMostDivisions = 24;
 
@@ -76,9 +76,9 @@ class Chooser {
  private:
   struct Way {
     DividedCall call;
-    double seconds;                    // of the call alone, and of combining its results
-    std::vector<std::size_t> needs{};  // indices of shardings, by operand; kAny if it does not matter
-    std::vector<double> efforts{};     // by operand: the cost to produce it as needed
+    double seconds;                    // of the call by itself, and of what combines its results
+    std::vector<std::size_t> needs{};  // numbers of shardings, by operand; kAny where it does not matter
+    std::vector<double> efforts{};     // by operand: to make it as it is needed
     std::size_t result = 0;
   };
   struct Reader {
@@ -90,15 +90,15 @@ class Chooser {
     std::size_t chosen = 0;
     std::vector<Reader> readers;
     double bytes = 0;
-    std::vector<std::size_t> kept{};          // shardings that it must have as an output
-    std::optional<std::size_t> natural{};     // the sharding that follows from operands; none if any does
-    bool is_small_output = false;             // it may be read, which gathers it
-                                              // By sharding, relative to the cheapest one:
-    std::map<std::size_t, double> efforts{};  // to produce it
-    std::map<std::size_t, double> regrets{};  // the cost for its readers
+    std::vector<std::size_t> kept{};          // shardings that it has to have as an output
+    std::optional<std::size_t> natural{};     // the sharding that follows from operands; none where any does
+    bool is_small_output = false;             // somebody may read it, which gathers it
+                                              // By its sharding, each beside the least one:
+    std::map<std::size_t, double> efforts{};  // to make it so
+    std::map<std::size_t, double> regrets{};  // what that costs readers
   };
   static constexpr std::size_t kAny = ~std::size_t{0};
-  /// A call of functions, and its candidates, by index of its ways.
+  /// A call of functions, and its divisions, by number of its ways.
   struct Functions {
     std::unique_ptr<DividedFunctions> functions;
     std::vector<FunctionDivision> divisions{};
@@ -113,7 +113,7 @@ class Chooser {
     if (n == 1) return 0;
     return request_.costs.latency + wire_bytes(kind, bytes, n) / request_.costs.bytes_per_second;
   }
-  /// Of resharding a value of so many bytes: a latency for each collective, and a cost for each
+  /// Of bringing a value of so many bytes from one sharding into another: a part for each collective, and one for each
   /// byte of the whole.
   struct ReshardCost {
     double fixed = 0, per_byte = 0;
@@ -146,14 +146,14 @@ class Chooser {
     }
     return *(row[to] = cost);
   }
-  /// Shardings have indices, so that costs between them are found in a table.
+  /// Shardings have numbers, so that costs between them are found at once.
   std::size_t number_of(const Sharding& sharding) {
     const auto [at, is_new] = numbers_.try_emplace(sharding.axes, shardings_.size());
     if (is_new) shardings_.push_back(sharding), reshards_.emplace_back();
     return at->second;
   }
-  /// Several results packed in one value, sharded by one of the candidates. This is not a sharding: each may use a mesh
-  /// axis once, so nothing is resharded into it.
+  /// Several results in one value, which are divided as one of the divisions says: no sharding, as each names a mesh
+  /// axis once, and so none that another one can be brought into.
   static Sharding packed(std::size_t division) {
     Sharding mark;
     mark.axes[kMaxRank - 1] = 0xff, mark.axes[kMaxRank - 2] = static_cast<std::uint8_t>(division);
@@ -178,7 +178,7 @@ class Chooser {
 
   // ---- Updates keep the sharding of what they update
 
-  /// If a value is computed elementwise: the first value of its shape that existed before or
+  /// Where a value is computed element by element: the value of its shape that comes first and was there before, or
   /// was placed; and whether the program has placed any of those.
   struct Ancestor {
     ValueId first = kNoValue;
@@ -286,7 +286,7 @@ class Chooser {
       for (std::size_t k = 0; k < factor.operands.size(); ++k)
         if (factor.operands[k] != SplitFactor::kNone) c.needs[k].axes[static_cast<unsigned>(factor.operands[k])] |= bit;
       if (factor.result != SplitFactor::kNone) {
-        // A value that is already scattered along this axis has another order.
+        // What was scattered already lies along this axis in an order of its own.
         if (c.scatters_along(static_cast<unsigned>(factor.result))) continue;
         c.result.axes[static_cast<unsigned>(factor.result)] |= bit;
         found.push_back(std::move(c));
@@ -380,7 +380,7 @@ class Chooser {
     }
     return found;
   }
-  /// The sharding of a value that follows from those of its operands, in order.
+  /// The sharding of a value that follows from those of its operands, one after the other.
   void find_natural(ValueId v) {
     const GraphNode& n = graph_.nodes[v];
     const auto is_free = [&](const GraphOperand& o) { return o.is_scalar() || !calls_[o.value].natural; };
@@ -423,7 +423,7 @@ class Chooser {
 
   // ---- Choice
 
-  /// Improves the current choice if possible.
+  /// Improves what there is, if it can.
   void optimize(double& least, std::vector<std::size_t>& best) {
     for (Call& call : calls_) {
       call.efforts.clear(), call.regrets.clear();
@@ -451,7 +451,7 @@ class Chooser {
     return chosen;
   }
 
-  /// The cost of operands in their current shardings.
+  /// What operands cost that are divided as they are now.
   double seconds_of_operands(ValueId v, const Way& way) {
     const GraphNode& n = graph_.nodes[v];
     double seconds = 0;
@@ -460,14 +460,14 @@ class Chooser {
         seconds += reshard_seconds(n.operands[k].value, result_of(n.operands[k].value), way.needs[k]);
     return seconds;
   }
-  /// The cost of a value as an output.
+  /// What it costs to have a value as an output.
   double seconds_of_output(ValueId v, std::size_t sharding) {
     const Call& call = calls_[v];
     double seconds = call.is_small_output ? reshard_seconds(v, sharding, whole_) / 2 : 0;
     for (const std::size_t kept : call.kept) seconds += reshard_seconds(v, sharding, kept);
     return seconds;
   }
-  /// Costs relative to the least one; no sharding costs more than resharding from another one.
+  /// Costs beside the least of them, where no sharding costs more than bringing the value into it from another one.
   void settle(ValueId v, std::map<std::size_t, double>& costs, bool to_others) {
     const std::map<std::size_t, double> found = costs;
     double least = std::numeric_limits<double>::infinity();
@@ -480,7 +480,7 @@ class Chooser {
     for (auto& [sharding, cost] : costs) cost -= least;
   }
 
-  /// Those of operands are known.
+  /// Operands have theirs already.
   void find_efforts(ValueId v) {
     Call& call = calls_[v];
     const GraphNode& n = graph_.nodes[v];
@@ -500,7 +500,7 @@ class Chooser {
     settle(v, call.efforts, false);
   }
 
-  /// Those of readers are known.
+  /// Readers have theirs already.
   void find_regrets(ValueId v) {
     Call& call = calls_[v];
     for (const auto& [sharding, effort] : call.efforts) {
@@ -532,14 +532,14 @@ class Chooser {
     }
   }
 
-  /// Given the current choices of all neighbors.
+  /// With all neighbors as they are.
   void improve(ValueId v) {
     Call& call = calls_[v];
     if (call.ways.size() == 1) return;
     double least = std::numeric_limits<double>::infinity();
     const std::size_t before = call.chosen;
     for (std::size_t i = 0; i <= call.ways.size(); ++i) {
-      const std::size_t at = i == 0 ? before : i - 1;  // the current one first: it stays unless another is better
+      const std::size_t at = i == 0 ? before : i - 1;  // that one first: it stays unless another is better
       const double seconds = seconds_beside(v, call.ways[at]);
       if (seconds < least * (1 - 1e-9)) call.chosen = at, least = seconds;
     }
@@ -557,7 +557,7 @@ class Chooser {
     for (ValueId v = 0; v < graph_.nodes.size(); ++v) {
       const Way& way = calls_[v].ways[calls_[v].chosen];
       seconds += way.seconds + seconds_of_output(v, way.result);
-      std::vector<std::size_t> needed;  // each sharding is produced once
+      std::vector<std::size_t> needed;  // each sharding is made once
       for (const Reader& r : calls_[v].readers) {
         const std::size_t need = calls_[r.value].ways[calls_[r.value].chosen].needs[r.operand];
         if (need == kAny || std::ranges::find(needed, need) != needed.end()) continue;

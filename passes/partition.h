@@ -1,9 +1,9 @@
 // The partitioner: from a graph of whole tensors to the graph of one process, with collectives in it.
 //
-// Every value gets a sharding. Those of inputs are given; the others minimize cost: the time of a call on blocks,
-// plus the time to reshard its operands. Then the graph of this process is
-// written: each op on its blocks, collectives that combine partial results, and slices and collectives that
-// reshard values. All processes write the same collectives in the same order.
+// Every value gets a sharding. Those of inputs are given; the others are chosen by cost: what a call takes on blocks,
+// and what it takes to bring its operands into the blocks that it needs. Then the graph of the process at hand is
+// written: each op on its blocks, collectives where parts are combined, and slices and collectives where a value is
+// needed in other blocks than it is in. All processes write the same collectives in the same order.
 #pragma once
 
 #include <functional>
@@ -18,39 +18,39 @@
 
 namespace fermata {
 
-/// The cost model. Predictions are in seconds.
+/// What the choice is made by. Predictions are in seconds.
 struct PartitionCosts {
   double latency = 5e-6;  // of a collective
   double bytes_per_second = 1e10;
   double operations_per_second = 5e10;
   double memory_bytes_per_second = 1e10;
 };
-/// Of this thread: tests make transfers cheap, so that small programs are sharded wherever possible.
+/// Of this thread: tests make transfers cheap, so that small programs are divided wherever they can be.
 extern constinit thread_local PartitionCosts partition_costs;
 
 enum class ExchangeKind : std::uint8_t { all_reduce, all_gather, reduce_scatter, all_to_all };
 inline constexpr std::string_view kExchangeNames[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"};
 
-/// A collective of the processes along a mesh axis that the partitioner inserts.
+/// A collective of the processes along a mesh axis, as the partitioner puts it in.
 struct Exchange {
   ExchangeKind kind;
   std::uint8_t mesh_axis;
   CollectiveReduction combine = CollectiveReduction::sum;  // of reductions
   std::uint8_t axis = 0;                                   // of the tensor: the one that is gathered or scattered
-  std::uint8_t to_axis = 0;                                // of all_to_all: the one that is split instead of `axis`
+  std::uint8_t to_axis = 0;                                // of all_to_all: the one that is divided instead of `axis`
 };
-/// An inserted collective, and the reason for it.
+/// A collective that was put in, and why.
 struct PlacedExchange {
   Exchange what;
   ValueId global;  // the value that it belongs to
   std::string why;
   double wire_bytes;       // that one process sends
   double seconds;          // predicted
-  ValueId local;           // in the graph of the process: the result of the collective
-  std::size_t bucket = 0;  // the bucket that it is merged into, counted from 1; 0 if none
+  ValueId local;           // in the graph of the process: what the collective gives
+  std::size_t bucket = 0;  // the call that it shares with others, counted from 1; none where it is a call of its own
 };
 
-/// How several results that one value holds are sharded (ir/tuple_layout.h).
+/// How several results that one value holds are divided (ir/tuple_layout.h).
 struct PackedSharding {
   std::vector<Sharding> results;
   std::vector<std::int64_t> offsets;        // in the value of this process
@@ -59,7 +59,7 @@ struct PackedSharding {
   std::int64_t bytes = 0;                   // of the value of this process
   bool operator==(const PackedSharding&) const = default;
 
-  /// The result at an offset of the whole value. Any of those without elements, as none of them is sharded.
+  /// Which result lies at an offset of one process alone. Of results without elements any, as none of them is divided.
   std::size_t part_at(std::int64_t offset) const {
     std::size_t part = 0;
     for (std::size_t i = 0; i < whole_offsets.size(); ++i)
@@ -68,11 +68,11 @@ struct PackedSharding {
   }
 };
 
-/// The sharding of a materialized value.
+/// What is known of a value that is there.
 struct GivenSharding {
   Sharding sharding;
-  bool is_divided = false;                         // also if it is whole; else a plain tensor, equal on all processes
-  bool is_placed = false;                          // the program has chosen its sharding
+  bool is_divided = false;                         // also where it is whole; else a plain tensor, the same everywhere
+  bool is_placed = false;                          // the program has said where it is
   std::shared_ptr<const PackedSharding> packed{};  // where it holds several results
 };
 
@@ -81,7 +81,7 @@ struct PartitionRequest {
   const MeshAxes& mesh;
   std::vector<std::int64_t> coordinates;  // of the process
   std::vector<GivenSharding> inputs;      // by node; of inputs only
-  /// The sharding that a constraint node requests; empty for all other nodes.
+  /// What a node asks for that only gives its operand another sharding; nothing for all others.
   std::function<std::optional<Sharding>(const GraphNode&)> constraint;
   std::vector<std::int64_t> groups;  // by mesh axis: the number of the group of ranks along it
   PartitionCosts costs = partition_costs;
@@ -100,12 +100,12 @@ struct LocalProgram {
   std::vector<unsigned> sums;   // by output of a step: mesh axes along which it has left something as parts
   std::vector<bool> is_placed;  // by output: it updates a value that was placed, and is so as well
   std::vector<PlacedExchange> collectives;
-  std::vector<ValueId> gathered;  // calls without a rule whose operands were gathered
-  std::size_t calls = 0;          // of collectives: a bucket is one call
+  std::vector<ValueId> gathered;  // calls without a rule whose operands had to be made whole
+  std::size_t calls = 0;          // of collectives: each bucket is one
   double seconds = 0;             // predicted
   std::vector<LocalFunctions> functions;
 };
-/// The functions of a node, if those of this process differ.
+/// The functions of a node, where those of this process are others.
 struct LocalFunctions {
   ValueId local, global;  // the node
   double runs;            // of its functions
@@ -115,17 +115,17 @@ struct LocalFunctions {
 
 LocalProgram partition(const PartitionRequest& request);
 
-/// One step of resharding a value.
+/// One step of bringing a value into another sharding.
 struct ReshardStep {
   std::optional<Exchange> collective;  // else the own block along `axis` is taken
   std::uint8_t mesh_axis = 0, axis = 0;
 };
 std::vector<ReshardStep> plan_reshard(const Sharding& from, const Sharding& to, unsigned rank, const MeshAxes& mesh);
 
-/// Bytes that each process sends for a collective, given the bytes that it starts with (optimal algorithms).
+/// Bytes that each process sends for a collective, from the bytes that it starts with (the algorithms that move least).
 double wire_bytes(ExchangeKind kind, double bytes, std::int64_t processes);
 
-/// The graph with its shardings, the collectives and their reasons, as `explain` prints them.
+/// The graph with its shardings, the collectives and why they are there, as `explain` prints it.
 std::string describe_partition(const PartitionRequest& request, const LocalProgram& program);
 
 }  // namespace fermata

@@ -11,9 +11,9 @@
 namespace fermata {
 namespace {
 
-/// The assumed length of a loop that depends on values: large enough that one-time costs do not matter.
+/// How often a loop runs whose length depends on values: enough that what is done once does not matter.
 constexpr double kRunsOfWhile = 16;
-/// The sharding of a carry is found in a few steps: each splits it further, or ends.
+/// A sharding that a loop carries is found in a few steps: each makes it more divided, or ends.
 constexpr int kMostSteps = 6;
 
 Sharding without_first(const Sharding& all) {
@@ -138,7 +138,7 @@ void DividedFunctions::settle_carries(Shardings& arguments, const std::vector<bo
   }
 }
 
-/// Both branches return the shardings that one of them prefers: the cheaper choice.
+/// Both branches give what one of them would: that of which it is the cheaper choice.
 void DividedFunctions::add_cond(FunctionDivision& division, const Shardings& arguments, bool whole_results) {
   for (std::size_t like = 0; like < 2; ++like) {
     const Wanted any = whole_results ? Wanted(results_.size(), Sharding()) : Wanted(results_.size());
@@ -203,7 +203,7 @@ void DividedFunctions::add(const Shardings& arguments, std::vector<FunctionDivis
   if (std::ranges::none_of(found, is_same)) found.push_back(std::move(division));
 }
 
-/// If a sequence is split along the scanned axis: along the first other axis that can be split in this way.
+/// Where a sequence is divided along the axis that is scanned: along the first other axis that can be divided so.
 bool DividedFunctions::moves_scanned_axes(Shardings& arguments,
                                           std::span<const std::optional<Sharding>> operands) const {
   bool moves = false;

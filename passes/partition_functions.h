@@ -1,8 +1,8 @@
-// Control flow in the partitioner: how the functions of cond, while_loop and scan are sharded.
+// Control flow in the partitioner: how the functions of cond, while_loop and scan are divided.
 //
-// A division holds the shardings of the arguments and results of a call; its functions are then graphs of one
-// process, partitioned like any other, with collectives in them. A carry has the same sharding before and after
-// each step, both branches of a cond return the same shardings, and the axis that a scan runs along is whole.
+// A division says how the arguments of a call are divided and how its results are; its functions are then graphs of one
+// process, partitioned like any other, with collectives in them. What a loop carries is divided alike before and after
+// each step, both branches of a cond give results that are divided alike, and the axis that a scan runs along is whole.
 // Predicates are computed by all processes, from values that all of them have.
 #pragma once
 
@@ -20,7 +20,7 @@ namespace fermata {
 struct FunctionDivision {
   std::vector<Sharding> operands;                               // of the node
   std::vector<Sharding> results;                                // of the node, before they are packed
-  std::vector<std::shared_ptr<const LocalProgram>> programs{};  // by function; null if it works on whole operands
+  std::vector<std::shared_ptr<const LocalProgram>> programs{};  // by function; none where it works on whole operands
   double seconds = 0;
   std::vector<unsigned> sums{};  // by result: mesh axes along which each process has a part of a sum (sums_of_steps.h)
   std::shared_ptr<const PackedSharding> packed{};  // where there are several results
@@ -33,11 +33,11 @@ class DividedFunctions {
   DividedFunctions(const PartitionRequest& request, const GraphNode& node);
 
   static bool is_call(const GraphNode& node) { return node.subgraphs != nullptr; }
-  /// Why its functions always work on whole operands; empty if they need not.
+  /// Why its functions work on whole operands whatever those are; empty if they need not.
   const std::string& obstacle() const { return obstacle_; }
   /// On whole operands.
   FunctionDivision whole();
-  /// The divisions for operands with these shardings; those without one may have any.
+  /// What fits operands that are divided so; those without a sharding may have any.
   void propose(std::span<const std::optional<Sharding>> operands, std::vector<FunctionDivision>& found);
 
   /// By operand: the mesh axes along which only the first process begins a sum with it.
@@ -48,7 +48,7 @@ class DividedFunctions {
   bool is_waited(std::size_t operand) const { return operand >= first_ + arguments_; }
   std::shared_ptr<const Graph> function(std::size_t i) const { return functions_[i]; }
   std::size_t count() const { return functions_.size(); }
-  /// How often its functions run; a guess if that depends on values.
+  /// How often its functions run; a guess where that depends on values.
   double runs() const { return runs_; }
 
  private:
@@ -88,7 +88,7 @@ class DividedFunctions {
   std::vector<Memo> memo_;
 };
 
-/// Copies the host numbers of this sync into a cached program of the same structure.
+/// Numbers that the program at hand has, in the kept program of another sync of one structure.
 void take_numbers(LocalProgram& program, const Graph& whole);
 
 }  // namespace fermata

@@ -116,8 +116,8 @@ class Writer {
   }
 
  private:
-  /// Merging depends on the dependences of calls. Zeros keep the dependences of the value that they replace until then,
-  /// so all processes merge alike.
+  /// Which calls are joined depends on what depends on what, and zeros know what they stand for until that is decided:
+  /// so all processes decide alike.
   void join_collectives() {
     local_.calls = local_.collectives.size();
     if (local_.calls > 1 && !is_pass_disabled("bucket_collectives")) {
@@ -175,7 +175,7 @@ class Writer {
     return add(std::move(zeros), kNoValue);
   }
 
-  /// A value in a sharding; may insert collectives.
+  /// A value in a sharding, which may take collectives.
   ValueId in(ValueId v, const Sharding& wanted, const std::string& why) {
     auto& forms = written_[v];
     if (const auto found = forms.find(key(wanted)); found != forms.end()) return found->second;
@@ -275,7 +275,7 @@ namespace {
 
 std::string describe(const Graph& graph, const MeshAxes& mesh, const LocalProgram& program);
 
-/// The functions of a node, printed below the program that contains it.
+/// What functions of a node became, below the program that it is in.
 std::string describe_functions(const MeshAxes& mesh, const LocalProgram& program, const Graph& graph) {
   std::string text;
   for (const LocalFunctions& f : program.functions)
