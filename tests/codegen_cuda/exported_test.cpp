@@ -12,7 +12,6 @@
 #include <iterator>
 #include <random>
 #include <sstream>
-#include <thread>
 
 #include "codegen_cuda/api/libraries.h"
 #include "codegen_cuda/runtime/device.h"
@@ -266,27 +265,7 @@ TEST_F(ExportToCuda, ThreadsRunOneProgramAtOnce) {
   const Tensor w = randn({16, 16});
   const auto f = [&](const Tensor& x) { return sum(tanh(matmul(x, w)), {1}); };
   export_program(path(), {.cuda = architectures(), .dynamic = {{.input = "input0"}}}, f, randn({4, 16}));
-  const run::Program program = loaded();
-  std::vector<Tensor> inputs, wanted;
-  for (std::int64_t i = 1; i <= 4; ++i) {
-    inputs.push_back(randn({i, 16})), wanted.push_back(f(inputs.back()));
-    sync({inputs.back(), wanted.back()});
-  }
-  std::vector<std::thread> threads;
-  std::array<bool, 4> is_right{};
-  for (std::size_t t = 0; t < 4; ++t)
-    threads.emplace_back([&, t] {
-      bool right = true;
-      for (int k = 0; k < 8; ++k) {
-        const std::size_t i = (t + static_cast<std::size_t>(k)) % 4;
-        const run::Results r = program.run(views({inputs[i]}));
-        const std::vector<float> want = wanted[i].to_vector<float>();
-        for (std::size_t e = 0; e <= i; ++e) right = right && std::abs(r.data<float>(0)[e] - want[e]) < 1e-4f;
-      }
-      is_right[t] = right;
-    });
-  for (std::thread& t : threads) t.join();
-  for (const bool right : is_right) EXPECT_TRUE(right);
+  expect_threads_share(loaded(), f, 8);
 }
 
 /// FERMATA_FUZZ_COUNT and FERMATA_SEED choose other ones.

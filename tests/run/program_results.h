@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <thread>
 #include <vector>
 
 #include "fermata/fermata.h"
@@ -41,6 +43,29 @@ inline void expect_result(const run::Results& results, std::size_t i, const Tens
     }
     ASSERT_NEAR(value, values[k], tolerance * std::max(1.0, std::abs(values[k]))) << "element " << k;
   }
+}
+
+/// Threads run one program of an input f32[n, 16] `runs` times each, at sizes that differ, and get what `f` gives.
+template <class F> void expect_threads_share(const run::Program& program, F&& f, int runs) {
+  constexpr std::size_t kThreads = 4;
+  std::vector<Tensor> inputs, wanted;
+  for (std::size_t i = 1; i <= kThreads; ++i) {
+    inputs.push_back(randn({static_cast<std::int64_t>(i), 16})), wanted.push_back(f(inputs.back()));
+    sync({inputs.back(), wanted.back()});
+  }
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < kThreads; ++t)
+    threads.emplace_back([&, t] {
+      for (std::size_t k = 0; k < static_cast<std::size_t>(runs); ++k) {
+        const std::size_t i = (t + k) % kThreads;
+        const run::Results r = program.run(views({inputs[i]}));
+        const std::vector<float> want = wanted[i].to_vector<float>();
+        for (std::size_t e = 0; e < want.size(); ++e) wrong += std::abs(r.data<float>(0)[e] - want[e]) >= 1e-4f;
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 }  // namespace fermata
