@@ -1,4 +1,4 @@
-// How fast the work itself is: every program eager and compiled, on one thread and on two, beside what the machine can
+// The speed of kernels: every program eager and compiled, on one thread and on two, compared with what the machine can
 // do.
 //
 // A row's time is wall time of one run: recording, playing, and freeing the results. Inputs are there before. A

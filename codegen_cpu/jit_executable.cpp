@@ -117,7 +117,7 @@ class VariableExecutable final : public LoadedExecutable {
 
   struct Variants {
     std::mutex mutex;
-    std::map<JitVariant, std::shared_ptr<const Executable>> ready;  // null: being compiled, or not to be had
+    std::map<JitVariant, std::shared_ptr<const Executable>> ready;  // null: being compiled, or failed
     std::atomic<const Executable*> wide{nullptr};                   // the one that does not stream, once it is there
     std::atomic<const Executable*> turned{nullptr};
     void keep(const JitVariant& variant, std::shared_ptr<const Executable> made) {

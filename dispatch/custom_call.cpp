@@ -66,7 +66,7 @@ void check_type(const Node& result, const TensorView& out, const Call& call) {
                                       call.where));
 }
 
-/// Whether nobody can write to the buffer of a result: it is no operand's, and no address in it that was handed out is
+/// Whether nothing can write to the buffer of a result: it is no operand's, and no address in it that was returned is
 /// kept.
 bool may_be_taken(const Tensor& result, const Storage& buffer, const CallArgs& args) {
   const auto is_operand = [&](const TensorView& v) { return v.buffer == &buffer; };

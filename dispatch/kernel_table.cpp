@@ -25,7 +25,7 @@ OperatorRow& row_of(Op op) {
   return i < kOpCount ? t.built_in[i] : *t.external[i - kOpCount].load(std::memory_order_acquire);
 }
 
-/// The schema of a built-in op, from its family: nobody writes one.
+/// The schema of a built-in op, generated from its family.
 const Schema* built_in_schema(Op op) {
   const std::string head = fmt::format("fermata::{}", name(op));
   switch (family(op)) {

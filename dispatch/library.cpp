@@ -103,7 +103,7 @@ LibraryAtLoad::LibraryAtLoad(Library::Kind kind, const char* space, const char* 
     library_.emplace_back(kind, space, key, where);
     fill(library_.back());
   } catch (const std::exception& error) {
-    // Nobody can catch what is thrown while a program is being loaded.
+    // Exceptions thrown while a program is loaded cannot be caught.
     fmt::print(stderr, "{}\n", error.what());
     std::terminate();
   }

@@ -1,5 +1,5 @@
 // Watching calls: the dispatch trace (which kernel every call reached, indented by nesting; FERMATA_TRACE_DISPATCH=1)
-// and profiles. Both hide behind one flag, so a call that nobody watches pays one relaxed load.
+// and profiles. Both hide behind one flag, so a call without them costs one relaxed load.
 #include <fmt/format.h>
 
 #include <cstdio>

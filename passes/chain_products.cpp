@@ -36,7 +36,7 @@ std::size_t parts_with(const Plan& plan, std::uint32_t slot) {
   return count;
 }
 
-/// Whether a temporary is nobody's but that of two neighbors, which touch it.
+/// Whether only two neighboring steps use a temporary.
 bool is_between(const Plan& plan, std::uint32_t slot) {
   return plan.slots[slot].kind == PlanSlot::Kind::temporary && parts_with(plan, slot) == 2;
 }

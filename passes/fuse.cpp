@@ -87,7 +87,7 @@ class Fuser {
   }
 
  private:
-  /// What is behind views: nobody follows chains of them twice.
+  /// The value behind views, so that chains of views are followed once.
   void find_readers() {
     readers_.resize(g_.nodes.size()), producers_.resize(g_.nodes.size());
     std::vector<ValueId> seen_through(g_.nodes.size());

@@ -186,7 +186,7 @@ class Description {
     if (step.form != EpilogueForm::whole)
       add(step.epilogue, fmt::format(" on each tile of step {}", number_ - 1));
     else if (step.epilogue.reduced == 0)
-      add(step.epilogue, fmt::format(" or, where its library can, the epilogue of step {}", number_ - 1));
+      add(step.epilogue, fmt::format(", or the epilogue of step {} if its library supports it", number_ - 1));
     else
       add(step.epilogue);
   }

@@ -67,7 +67,7 @@ class Background {
   }
 
  private:
-  /// Starts the thread when it is first wanted. False where there is none to be had.
+  /// Starts the thread on first use. False if none can be started.
   bool has_thread() {
     if (started_) return true;
     try {

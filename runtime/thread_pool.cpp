@@ -1,6 +1,6 @@
 // See thread_pool.h.
 //
-// One word drives a loop: `remaining_`, the chunks nobody has claimed. Storing it publishes a job, decreasing it claims
+// One word drives a loop: `remaining_`, the count of unclaimed chunks. Storing it publishes a job, decreasing it claims
 // a chunk, zero means there is nothing to do and is what idle workers wait on. A claim that succeeds belongs to
 // whatever job is current: the job cannot end, nor its description change, before that chunk is counted off
 // `unfinished_`. So a worker that slept through any number of jobs needs no generation counter to be safe.
@@ -78,7 +78,7 @@ class ThreadPool {
   alignas(64) std::atomic<bool> taken_{false};
   alignas(64) std::atomic<bool> stop_{false};
   int processors_ = 1, workers_wanted_ = 0;  // written while there are no workers
-  // The current job: written while nobody can hold a claim.
+  // The current job: written while no thread can hold a claim.
   alignas(64) const Body* body_ = nullptr;
   std::int64_t begin_ = 0, end_ = 0, chunk_ = 0;
   int chunks_ = 0;
@@ -177,7 +177,7 @@ void ThreadPool::wake_workers() {
 
 void ThreadPool::resize(int threads) {
   stop_.store(true, std::memory_order_seq_cst);
-  // Parked workers sleep while the word is 0; nobody claims below it.
+  // Parked workers sleep while the word is 0; no thread claims below it.
   remaining_.store(-1, std::memory_order_seq_cst);
   remaining_.notify_all();
   for (std::thread& t : workers_) t.join();

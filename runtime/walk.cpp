@@ -38,7 +38,7 @@ bool is_small(const Node& n) {
   return n.rank <= Node::kInlineRank && element_count(n.sizes()) <= kMostElements;
 }
 
-/// What the key has of a node beside its operands.
+/// The part of the key that describes a node, except its operands.
 enum class Head : std::uint8_t { more, plain };
 /// By op: plain where there are as many operands as the op says, and no numbers that decide which code is right. Until
 /// this is filled in, all take the longer way.

@@ -1,4 +1,4 @@
-// The folder of the tests, for what they read beside their sources.
+// The folder of the tests, which contains their data files.
 #pragma once
 
 #include <string>

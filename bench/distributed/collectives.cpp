@@ -1,4 +1,4 @@
-// Collectives of several ranks beside the calls of MPI for the same:
+// Compares collectives of several ranks with the same calls of MPI:
 //
 //   mpirun -n 2 --bind-to core build/release/bin/fermata_collectives [LARGEST_BYTES]
 //

@@ -10,7 +10,7 @@
 // other.
 //
 // Steps of ranks do not take equally long, and with communication each takes as long as that of the slowest rank. What
-// that alone costs is shown beside, from steps without communication: no way of moving bytes would change it.
+// that alone costs is shown as well, from steps without communication: no transport would change it.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -99,7 +99,7 @@ Transfers look_at_transfers(Training& training) {
   return found;
 }
 
-/// Milliseconds for the same transfers with nothing beside them.
+/// Milliseconds for the same transfers without computation.
 double time_alone(const std::vector<fm::Tensor>& parameters) {
   const fm::ModeGuard eager(fm::Mode::eager);
   std::vector<fm::Tensor> flat;
@@ -161,7 +161,7 @@ int main(int argc, char** argv) try {
     std::printf("start it with mpirun -n 2\n");
     return 1;
   }
-  fm::set_compile_policy(fm::CompilePolicy::immediate);  // no thread compiles beside what is measured
+  fm::set_compile_policy(fm::CompilePolicy::immediate);  // no thread compiles during the measurement
   compare(argc > 1 ? std::atoi(argv[1]) : examples::kBatch / 2);
   return 0;
 } catch (const fm::Error& error) {

@@ -1,4 +1,4 @@
-// Times random programs in both modes, in one process and by turns: what compiled mode costs beside eager mode.
+// Times random programs in both modes, alternating in one process, and compares compiled mode with eager mode.
 //
 //   fermata_modes FOLDER COUNT [--limit RATIO]
 //

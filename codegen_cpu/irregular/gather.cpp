@@ -217,7 +217,7 @@ template <class T, class Put> void scatter(const Lanes& lanes, const T* source, 
 /// and merging tables is to cost little.
 constexpr std::int64_t kTableBlock = std::int64_t{1} << 16, kPositionsOfElement = 8;
 
-/// Tables of a block, which take its positions by turns: a sum that is stored and read again at once takes several
+/// Tables of a block, which take its positions in turn: a sum that is stored and read again at once takes several
 /// times as long. The first-level cache holds all of them.
 constexpr std::int64_t tables_of_block(std::int64_t size, std::size_t bytes) {
   constexpr std::int64_t kBytes = 16 << 10;

@@ -69,7 +69,7 @@ template <class T> void index_add(const CallArgs& args, const std::int64_t* posi
   Sums<T>{gather_shape(args), positions, static_cast<T*>(out.data), static_cast<const T*>(from.data())}.run();
 }
 
-/// Sums in f32 beside the result, rounded once at the end.
+/// Sums in a separate f32 buffer, rounded once at the end.
 void index_add_half(const CallArgs& args, const std::int64_t* positions) {
   const TensorView &x = args.inputs[0], &source = args.inputs[2], &out = args.outputs[0];
   const Scratch<float> sums = widened_elements(x), wide_source = widened_elements(source);

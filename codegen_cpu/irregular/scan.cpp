@@ -2,7 +2,7 @@
 //
 // A line is taken in blocks: elements are combined within their block, and with what the blocks before came to. The
 // blocks have a fixed size, so the bits depend neither on threads nor on strides. Blocks of a line are chains of their
-// own, so several are taken side by side, and threads share a long line: what blocks come to is found first then.
+// own, so several are scanned side by side. Threads share a long line: the totals of its blocks are computed first.
 // Neighboring lines run side by side where the axis is not the last one.
 #include <algorithm>
 #include <complex>
@@ -118,7 +118,7 @@ template <class Step, class E> class Scan {
 
   std::int64_t blocks() const { return (size_ + kBlock - 1) / kBlock; }
 
-  /// Blocks [begin, end) of a line; `before` is what the blocks before them come to. `inside` has room for kSide
+  /// Blocks [begin, end) of a line; `before` is the total of the blocks before them. `inside` has room for kSide
   /// blocks.
   void scan_blocks(std::int64_t line, std::int64_t begin, std::int64_t end, T before, T* inside) const {
     const Bits* const x = x_ + from_[line];

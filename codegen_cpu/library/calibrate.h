@@ -1,4 +1,4 @@
-// The figures of product_rates.h as this machine gives them: measured once, and kept beside machine code.
+// The rates of product_rates.h, measured on this machine once, and stored next to machine code.
 #pragma once
 
 #include <optional>

@@ -36,7 +36,7 @@ struct DepthwiseBlock {
     rows += (results - 1) * p.step[0];
   }
   static constexpr std::int64_t kBytes = 20 << 10;
-  static constexpr std::int64_t kWidest = 16;  // elements of a vector; rows end with what the last ones read in vain
+  static constexpr std::int64_t kWidest = 16;  // elements of a vector; rows are padded for the last loads
   std::int64_t phase, row, results, rows;
   /// What the copied rows need, in elements.
   std::int64_t room() const { return rows * row + kWidest; }

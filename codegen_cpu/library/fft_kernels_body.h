@@ -44,7 +44,7 @@ inline Quarter butterfly(const Quarter& x, Complex w1, Complex w2, Complex w3) {
            product(sum(odd, turned), w3)}};
 }
 
-/// Groups of kUnit lanes of two vectors by turns: of their first halves, or their second ones.
+/// Interleaves groups of kUnit lanes of two vectors: of their first halves, or their second ones.
 template <int kUnit, bool kUpper, int... lane>
 inline Vector by_turns(Vector a, Vector b, std::integer_sequence<int, lane...>) {
   constexpr int kFirst = kUpper ? kLanes / kUnit / 2 : 0;
@@ -55,7 +55,7 @@ template <int kUnit, bool kUpper> inline Vector by_turns(Vector a, Vector b) {
   return by_turns<kUnit, kUpper>(a, b, std::make_integer_sequence<int, kLanes>{});
 }
 
-/// Four vectors whose groups of kUnit lanes come by turns in memory.
+/// Four vectors whose groups of kUnit lanes are interleaved in memory.
 template <int kUnit> inline void store_by_turns(float* to, Vector a, Vector b, Vector c, Vector d) {
   if constexpr (kUnit == kLanes) {
     store(to, a), store(to + kLanes, b), store(to + 2 * kLanes, c), store(to + 3 * kLanes, d);

@@ -269,7 +269,7 @@ void matmul_portable(const CallArgs& args, TileEpilogue epilogue) {
 
 bool matmul_portable_fits(const CallArgs& args) { return kReal.has(args.inputs[0].dtype); }
 
-/// Nanoseconds that each product of a batch takes beside its multiply-adds.
+/// Nanoseconds that each product of a batch takes in addition to its multiply-adds.
 constexpr double kEachProduct = 80;
 
 double matmul_portable_cost(const CallArgs& args) {

@@ -1,7 +1,7 @@
 // How fast the kernels of products and convolutions are on a processor: what their costs are made of.
 //
 // Only how they compare decides anything, and that differs from one core to the next by more than sizes make up for.
-// Processors that nobody has measured are taken for the first one in the table of product_rates.cpp, until they are
+// Unmeasured processors use the first row of the table in product_rates.cpp, until they are
 // measured themselves (calibrate.cpp): figures of this machine are kept in the disk cache, for the processes that
 // follow.
 #pragma once
@@ -17,7 +17,7 @@ struct ProductRates {
   double onednn_avx512, onednn_avx2;
   double onednn_far;      // times as long from where operands and result are more than 4 MiB
   double onednn_packing;  // then, ns for each element of the right side, where rows are more than a few
-  double onednn_call;     // ns of a call beside its multiply-adds
+  double onednn_call;     // overhead of a call in ns
   double libxsmm, libxsmm_call;
   double onednn_bf16, onednn_bf16_far;              // by pairs (vdpbf16ps), and as above
   double onednn_bytes;                              // by VNNI

@@ -295,7 +295,7 @@ Result host_copy_to_host(void* to, Address from, std::size_t bytes, Handle strea
   const Lock lock(mutex);
   const Result started = enqueue(stream, [=] {
     if (const unsigned char* const at = copy_end(from, bytes, "reads")) {
-      // Gaps between the elements of a view are nobody's; whole buffers that nobody has written are an error.
+      // Gaps between the elements of a view are not checked; whole buffers that were never written are an error.
       std::memcpy(to, at, bytes);
       if (bytes <= 64 && pending_error == kSuccess && !HostMemory::instance().is_written(from, bytes))
         note(kIllegalAddress, fmt::format("a copy to the host reads {} uninitialized bytes: {}", bytes,

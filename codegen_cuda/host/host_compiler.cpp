@@ -1,7 +1,7 @@
 // See host_compiler.h.
 //
 // One run of the compiler costs as much as dozens of kernels, so sources are gathered, and compiled in as many files as
-// there are processors. Libraries are kept beside the kernel cache on disk under the hash of each source.
+// there are processors. Libraries are stored next to the kernel cache on disk under the hash of each source.
 #include "codegen_cuda/host/host_compiler.h"
 
 #include <dlfcn.h>
@@ -52,7 +52,7 @@ fs::path new_folder() {
   return mkdtemp(pattern.data()) == nullptr ? fs::path() : fs::path(pattern);
 }
 
-/// A folder for libraries: beside the kernel cache, if only this user may write to it, or one that goes with the
+/// A folder for libraries: next to the kernel cache, if only this user may write to it, or one that goes with the
 /// process.
 const fs::path& folder() {
   static const auto& path = *new fs::path([] {

@@ -77,7 +77,7 @@ void for_each_block(CallSource& s, const Scan& scan) {
   lane_start(s, "from", scan.x, scan.axis);
 }
 
-/// Loops over a block: `inside` is what its elements up to the one at k come to.
+/// Loops over a block: `inside` is the scan of its elements up to the one at k.
 void open_block(CallSource& s, const Scan& scan) {
   s.line(fmt::format("{} inside = 0;", scan.text.sum));
   s.line("for (i64 k = begin; k < end; ++k) {");
@@ -88,7 +88,7 @@ void open_block(CallSource& s, const Scan& scan) {
                      scan.text.sum, scan.step));
 }
 
-/// What each block comes to, and then, in place, what all blocks before it come to.
+/// The total of each block, and then, in place, the totals of all blocks before it.
 void scan_totals(const Scan& scan, void* totals) {
   CallSource each("scan_blocks");
   for_each_block(each, scan);

@@ -11,7 +11,7 @@ namespace {
 constinit thread_local DryRun* current_run = nullptr;
 constinit thread_local unsigned flags = 0;  // that have been read
 
-/// No machine has as many devices: what is kept by number is nobody else's.
+/// No machine has as many devices: state by number belongs to the dry run.
 constexpr int kFirstNumber = 30;
 constexpr std::array<int, 2> kMultiprocessors{1, 4096};
 /// Some are true, so that loops go round; not for ever.

@@ -28,7 +28,7 @@ std::string age_of(std::int64_t seconds) {
                               : fmt::format("{} days", seconds / kDay);
 }
 
-/// The folder, or nothing and a line that says so.
+/// The folder; if there is none, empty, after printing a line.
 bool has_folder() {
   if (!DiskCache::instance().directory().empty()) return true;
   fmt::print("The disk cache is off: FERMATA_CACHE_DIR is empty, or there is no home folder.\n");

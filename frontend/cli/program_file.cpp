@@ -104,7 +104,7 @@ std::string file_beside(const std::string& program, std::string_view name) {
   const fs::path folder = fs::path(program).parent_path(), path = folder / name;
   std::error_code error;
   const fs::path home = fs::canonical(folder.empty() ? "." : folder, error), whole = fs::canonical(path, error);
-  if (error) return path.string();  // it is not there: loading says so
+  if (error) return path.string();  // it does not exist: loading reports this
   const bool is_below = std::ranges::mismatch(home, whole).in1 == home.end();
   if (!is_below || !fs::is_regular_file(whole, error))
     throw_input(fmt::format("{} refers to {}, which is not a file in its folder", program, name),

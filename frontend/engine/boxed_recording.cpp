@@ -32,7 +32,7 @@ const char* why_not_recorded(const OperatorEntry& entry, const Schema* schema, D
   return has(keys.backend()) ? nullptr : "an operator without a kernel for the backend";
 }
 
-/// What a call that is not pure has beside its arguments: the call with an effect before it, and a stream to draw from.
+/// Additional operands of a call that is not pure: the previous call with an effect, and a random stream.
 struct Impurity {
   Impurity(Op op, BackendKey backend, std::vector<Tensor>& tensors, Location where) : effect(effect_of(op)) {
     if (effect == Effect::pure) return;

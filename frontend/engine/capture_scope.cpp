@@ -79,7 +79,7 @@ void CaptureScope::undo_gradients() {
 void CaptureScope::written(TensorImpl* impl) {
   const auto known =
       std::any_of(writes_.begin(), writes_.end(), [&](const Write& w) { return w.target.impl() == impl; });
-  if (known || impl->value == nullptr || made(impl->value)) return;  // made inside: nobody else's
+  if (known || impl->value == nullptr || made(impl->value)) return;  // created inside
   impl->refs.fetch_add(1, std::memory_order_relaxed);
   impl->value->refs.fetch_add(Node::kTensor, std::memory_order_relaxed);
   writes_.push_back({Tensor(impl), impl->value});

@@ -20,7 +20,7 @@ namespace {
 /// The identity that holds the elements of a tensor.
 const TensorImpl* cell_of(const Tensor& t) { return t.impl()->view != nullptr ? t.impl()->view->base : t.impl(); }
 
-/// Takes the numbers of a replay, and gives them back if it fails.
+/// Draws the random numbers of a replay, and restores the generator if it fails.
 class ReplayDraws {
  public:
   explicit ReplayDraws(std::uint64_t count)
@@ -145,7 +145,7 @@ bool CapturedCall::all_conditions_hold(std::span<const Tensor> arguments) const 
   return true;
 }
 
-/// What is at a place, computed.
+/// The computed value of a place.
 const Tensor& CapturedCall::tensor_at(const Place& place, Replayer& r, std::span<const Tensor> arguments, Tensor& none,
                                       Location where) const {
   if (place.is_of_leaf()) [[unlikely]]
@@ -162,7 +162,7 @@ void CapturedCall::run(Replayer& r, std::span<const Tensor> arguments, Location 
     const Tensor& t = tensor_at(captured_.program().leaves[leaf], r, arguments, none, where);
     r.leaves.push_back(leaf_buffer(*t.node(), *t.node()->storage.load(std::memory_order_acquire), backend, r.staged));
   }
-  if (captured_.has_effects()) [[unlikely]]  // they come after those that the thread has recorded
+  if (captured_.has_effects()) [[unlikely]]  // after the pending effects of the thread
     run_effects(where);
   captured_.run(r);
   for (std::size_t i = 0; i < r.storage.size(); ++i)
@@ -176,7 +176,7 @@ Tensor CapturedCall::value_of(const ResultSource& source, const Replayer& r, std
   return source.place.find(arguments, held);
 }
 
-/// Of an identity that is about to be written the value that it has.
+/// The current value of an identity that is about to be written.
 Tensor CapturedCall::result_of(const ResultSource& source, const Replayer& r, std::span<const Tensor> arguments) const {
   Tensor value = value_of(source, r, arguments);
   if (source.output >= 0) return value;
@@ -200,10 +200,10 @@ void CapturedCall::write_back(const Replayer& r, std::span<const Tensor> argumen
       give(target, value);
       continue;
     }
-    const NoGradGuard no_grad;  // its buffer is known outside: the elements go there
+    const NoGradGuard no_grad;  // its address was returned to the caller: elements are copied there
     write(target, value, where);
   }
-  std::vector<Tensor> gradients;  // all are found before the first one is another
+  std::vector<Tensor> gradients;  // all are read before the first one is replaced
   for (const GradientChange& g : gradient_changes_)
     gradients.push_back(g.is_cleared ? Tensor() : with_history(value_of(g.value, r, arguments), {}));
   for (std::size_t i = 0; i < gradients.size(); ++i) {
@@ -222,7 +222,7 @@ void CapturedCall::replay(Replayer& r, std::span<const Tensor> arguments, Compil
   EventScope event([&] { return event_info(EventKind::replay, "compiled function", where); });
   if (event.is_wanted()) [[unlikely]]
     event.plan = captured_.has_plan() ? captured_.plan_number() : 0, event.memory = memory_in_use();
-  ReplayDraws draws(draws_);  // also where nothing needs the numbers
+  ReplayDraws draws(draws_);  // also if the numbers are unused
   captured_.set_draws(r, draws.key(), draws.first());
   if (captured_.has_plan()) {
     run(r, arguments, where);

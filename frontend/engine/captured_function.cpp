@@ -102,7 +102,7 @@ CapturedFunction::CapturedFunction(Recording&& recording, std::span<const Tensor
   take_captures(arguments.size());
 }
 
-/// What the plan reads and is no argument becomes one; the rest of the leaves are read by nobody.
+/// Leaves that the plan reads and that are not arguments become arguments; the other leaves are unused.
 void CapturedFunction::take_captures(std::size_t arguments) {
   std::vector<bool> is_read(captured_.program().leaves.size());
   for (const std::uint32_t leaf : captured_.leaves()) {

@@ -33,12 +33,12 @@ bool has_effect(const Node& node) {
 
 namespace {
 
-/// All that comes before a call is recorded: the transforms of control flow have had their turn, and a boxed kernel
+/// Dispatch starts at recording: the transforms of control flow have already run, and a boxed kernel
 /// would lose the functions.
 constexpr DispatchKeySet kAllKeys(~std::uint64_t{0}), kWrapperKeys =
                                                           kAllKeys - kAllKeys.below(Functionality::ad_inplace_or_view);
 
-/// Tensors that functions read beside what a node gives them, each once.
+/// Tensors that functions read in addition to the operands of a node, each once.
 class SharedOperands {
  public:
   std::size_t place(const Tensor& t) {
@@ -52,8 +52,8 @@ class SharedOperands {
   std::vector<Tensor> tensors_;
 };
 
-/// Where the arguments of a function are among those of the node: first its own, then `rest` and its captures where
-/// those are placed, from `first` on.
+/// Positions of the arguments of a function among those of the node: first its own, then `rest` and its captures, as
+/// placed from `first` on.
 std::vector<std::size_t> places_of(const CapturedFunction& f, std::vector<std::size_t> own, std::size_t first,
                                    std::span<const Tensor> rest, SharedOperands& shared) {
   for (const Tensor& t : rest)
@@ -116,7 +116,7 @@ ControlCall ControlCall::while_loop(Function condition, Function body, std::span
 ControlCall ControlCall::scan(Function body, std::span<const Tensor> init, std::span<const Tensor> sequences,
                               std::span<const Tensor> rest, std::int64_t length, bool reverse, const Tensor& seed) {
   ControlCall call(Op::scan);
-  // Sequences that the function does not read are no operands: what would compute them is not needed.
+  // Sequences that the function does not read are not operands, so they need not be computed.
   std::vector<Tensor> over;
   std::vector<TensorType> arguments(body->arguments().begin(), body->arguments().begin() + std::ssize(init));
   std::vector<std::size_t> own = first_numbers(init.size());

@@ -15,7 +15,7 @@ namespace {
 /// Elements that calls after the first may compute together: a plan saves the memory between them, at about 0.05 ns an
 /// element, and costs about 150 ns more than the calls.
 constexpr std::int64_t kMostElements = 3000;
-/// What a kernel over views costs beside an inner loop.
+/// The cost of a kernel over views in addition to its inner loop.
 constexpr std::size_t kKernelWeight = 3;
 
 std::int64_t small_element_count(const Node& n) {

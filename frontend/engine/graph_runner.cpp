@@ -20,7 +20,7 @@
 namespace fermata {
 namespace {
 
-/// The number that the bits of a compute dtype stand for.
+/// Decodes the bits of a compute dtype.
 Scalar scalar_of(std::uint64_t bits, DType compute) {
   Scalar number(false);
   visit_compute(compute, [&]<class T>() {
@@ -41,7 +41,7 @@ class GraphRunner {
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       const GraphNode& n = graph_.nodes[i];
       values_[i] = n.op == Op::input ? inputs[next_input++] : call(n);
-      for (const GraphOperand& o : n.operands)  // handles that nobody needs would make their values outputs
+      for (const GraphOperand& o : n.operands)  // unneeded handles would make their values outputs
         if (!o.is_scalar() && --readers[o.value] == 0) values_[o.value] = Tensor();
     }
     std::vector<Tensor> outputs;
@@ -61,7 +61,7 @@ class GraphRunner {
       call_boxed(operator_entry(n.op), stack, where);
       return stack.at(0).as<Tensor>();
     }
-    // A call with an effect reads the one before it, too, which the order of these calls says again.
+    // A call with an effect also reads the previous one, which the order of these calls already implies.
     if (effect_of(n.op) == Effect::effect) tensors.resize(traits(n.op).least_operands);
     return general_call(n.op, tensors, {.wanted = {n.dtype, n.shape}, .integers = n.attributes, .scalars = n.scalars},
                         where);
@@ -93,7 +93,7 @@ class GraphRunner {
       return found;
     };
     const auto seed = [&](bool is_given) { return is_given ? next(1)[0] : Tensor(); };
-    // What is left over in the end is only waited for: it has been computed.
+    // Remaining operands are only waited for: they have been computed.
     if (n.op == Op::cond) {
       const auto op = attributes_of<ops::Cond>(n);
       const Tensor predicate = next(1)[0], of_streams = seed(op.seeded.value);
@@ -120,7 +120,7 @@ class GraphRunner {
   Tensor call_pointwise(const GraphNode& n, Location where) const {
     const DType dtype = operand_dtype(graph_, n);
     const bool has_condition = info(n.op).rule == DTypeRule::choose;
-    // A number takes the dtype of the tensors beside it; where there is none it has to bring its own.
+    // A number takes the dtype of the tensor operands; without one it needs its own.
     const bool lone = std::all_of(n.operands.begin() + has_condition, n.operands.end(),
                                   [](const GraphOperand& o) { return o.is_scalar(); });
     std::vector<Tensor> made;

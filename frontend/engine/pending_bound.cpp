@@ -34,9 +34,9 @@ std::uint32_t limit_from_environment() {
 }
 std::atomic<std::uint32_t> pending_limit{limit_from_environment()};
 
-/// The depth from which chains may be cut, as far as depths matter.
+/// The depth from which chains may be cut, without regard to retained bytes.
 std::atomic<std::uint32_t> shallowest_cut{pending_limit.load()};
-/// Whether pending calls keep so many bytes that calls are computed where that frees some.
+/// Whether pending calls retain so many bytes that calls which free some are computed.
 std::atomic<bool> keeps_too_much{false};
 void set_cut_from() { cut_from.store(keeps_too_much.load() ? 0 : shallowest_cut.load()); }
 
@@ -54,16 +54,16 @@ Node* deepest_operand(const Node& n) {
   return deepest;
 }
 
-/// Where loops are cut. A chain that reaches the bound is searched for the turn of a loop, and one call site of the
-/// turn is kept: from then on the chain is cut at that site, after so many turns, wherever the loop began. So one plan
-/// serves a whole loop.
+/// Where loops are cut. A chain that reaches the limit is searched for an iteration of a loop, and one call site of it
+/// is stored: from then on the chain is cut at that site, after a fixed number of iterations, wherever the loop began.
+/// So one plan serves a whole loop.
 struct CutSite {
   std::uint64_t site = 0;
-  /// Of the chain that is cut: a number of turns that is a power of two, so that lengths of loops divide.
+  /// Of the chain that is cut: the number of iterations, a power of two, so that it divides lengths of loops.
   std::uint32_t depth = 0;
-  std::uint64_t last = 0;  // what had been recorded when it was cut last
+  std::uint64_t last = 0;  // nodes recorded at the last cut
 };
-/// Sites share a set by their hash; the one of a set that has not been cut at for longest gives way.
+/// Sites share a set by their hash; the least recently cut one of a set is evicted.
 using CutSites = std::array<CutSite, 4>;
 
 CutSites& sites_beside(std::uint64_t site) {
@@ -77,7 +77,7 @@ CutSite* find_cut_site(std::uint64_t site) {
     if (kept.site == site) return &kept;
   return nullptr;
 }
-/// What a plan of a loop should have along its chain: more saves little of what a sync costs, and takes longer to
+/// The depth of the plan of a loop: more saves little of the overhead of a sync, and takes longer to
 /// compile.
 constexpr std::uint32_t kCutDepth = 64;
 
@@ -107,7 +107,7 @@ void set_depth(Node* n, std::uint32_t depth) {
   while (!n->depth.compare_exchange_weak(before, (before & kListedLeaf) | depth, memory_order_relaxed)) {}
 }
 
-/// Depths are taken from the operands anew: what was computed since does not count any more.
+/// Recomputes depths from the operands, excluding what has been computed since.
 void measure_depths(Node* n) {
   look_at_nodes([&] {
     for (const Walk::Entry& e : walk_under(n, true).order)
@@ -118,15 +118,15 @@ void measure_depths(Node* n) {
   });
 }
 
-/// How many operands a node is, without those that only the tape holds.
+/// The number of operands that refer to a node, except those that only the tape holds.
 std::uint64_t readers_of(const Node& n) {
   const std::uint64_t edges = n.refs.load(memory_order_relaxed) & 0xffffffffu;
   return edges - std::min<std::uint64_t>(edges, n.tape.load(memory_order_relaxed));
 }
 
-/// The bound was reached at `n`: computes the chain up to a node in the last turn of the loop, if the call site of `n`
-/// shows that there is one, so that what is left pending is less than a turn. The node that most others read is likely
-/// what a turn hands on.
+/// The limit was reached at `n`: computes the chain up to a node of the last iteration of the loop, if the call site
+/// of `n` shows a loop, so that less than an iteration remains pending. The node that most others read is likely
+/// the carry.
 void cut_at_bound(Node* n, std::source_location where) {
   measure_depths(n);
   const std::uint32_t depth = n->depth.load(memory_order_relaxed);
@@ -147,10 +147,10 @@ void cut_at_bound(Node* n, std::source_location where) {
   measure_depths(n);
 }
 
-// Bytes that pending calls keep. They are counted whenever calls have taken on leaves of a sixteenth of the limit; from
-// three quarters of the limit until less than half of it is kept, each call is computed that frees more than it takes.
+// Bytes that pending calls retain. They are counted whenever new leaves amount to a sixteenth of the limit; from
+// three quarters of the limit until less than half of it is retained, each call that frees more than it takes runs.
 
-/// Bytes of the leaves that this thread's calls have taken on since it counted last.
+/// Bytes of the leaves that this thread's calls have added since the last count.
 constinit thread_local std::size_t taken_on = 0;
 /// Calls that this thread records before it looks for one to compute.
 constinit thread_local std::uint64_t looks_again_at = 0;
@@ -159,7 +159,7 @@ struct DropEdge {
   void operator()(Node* n) const { drop_edge(n); }
 };
 using HeldNode = std::unique_ptr<Node, DropEdge>;
-/// The last calls that would free something if their operands lost their names, as those of an iteration do at its end.
+/// The last calls that would free memory once their operands lose their handles, as those of an iteration at its end.
 std::vector<HeldNode>& watched_calls() {
   static constinit thread_local PerThread<std::vector<HeldNode>> calls;
   return calls.get();
@@ -175,7 +175,7 @@ void count_retained() {
 
 std::size_t bytes_of(const Node& n) { return static_cast<std::size_t>(element_count(n.sizes())) * byte_size(n.dtype); }
 
-/// Whether a call reads more than it makes: else computing it frees nothing.
+/// Whether a call reads more bytes than it writes: else computing it frees nothing.
 bool makes_less_than_it_reads(const Node& n) {
   std::size_t read = 0;
   for (std::size_t i = 0; i < n.operand_count(); ++i)
@@ -183,8 +183,8 @@ bool makes_less_than_it_reads(const Node& n) {
   return read > bytes_of(n);
 }
 
-/// Bytes of the leaves that go when a call is computed, less those of the results that come. Of a leaf that other calls
-/// read too, the call has its share: computing all of them frees it. `possible`: if nothing but calls had a name.
+/// Bytes of the leaves that are freed when a call is computed, minus those of its results. Of a leaf that other calls
+/// read too, the call has its share: computing all of them frees it. `possible`: if only calls held them.
 struct Freed {
   std::int64_t now = 0, possible = 0;
 };
@@ -225,7 +225,7 @@ void watch(Node* n) {
   calls.emplace_back(n);
 }
 
-/// The last one first: it may be what the others are operands of.
+/// The last one first: the others may be its operands.
 void compute_watched(std::source_location where) {
   std::vector<HeldNode> calls = std::exchange(watched_calls(), {}), left;
   for (; !calls.empty(); calls.pop_back()) {
@@ -241,7 +241,7 @@ void compute_watched(std::source_location where) {
   watched_calls() = std::move(left);
 }
 
-/// Whether the call was computed to free what it keeps.
+/// Whether the call was computed to free the memory that it retains.
 bool free_retained(Node* n, std::source_location where) {
   if (recorded_nodes < looks_again_at || !makes_less_than_it_reads(*n)) return false;
   constexpr auto kLeast = static_cast<std::int64_t>(kLeastListed);
@@ -298,7 +298,7 @@ void cut_chain(Node* n, std::source_location where) {
   const std::uint32_t depth = n->depth.load(memory_order_relaxed);
   CutSite* const kept = backward_pass_cuts ? nullptr : find_cut_site(site_of(*n));
   if (kept != nullptr && depth >= kept->depth) {
-    // No chain grows that fast: it hangs on one that was recorded before, and is shorter by what was computed of that
+    // No chain grows that fast: it extends an earlier chain, and is shorter by what was computed of that
     // since.
     if (recorded_nodes - kept->last < kept->depth) measure_depths(n);
     if (n->depth.load(memory_order_relaxed) < kept->depth) return;

@@ -26,7 +26,7 @@ struct Layout {
   Shape strides{};  // rank 0 if dense
   std::int64_t offset = 0;
   BackendKey backend = BackendKey::cpu;
-  std::shared_ptr<const DistributedValue> division{};  // null where it is not divided
+  std::shared_ptr<const DistributedValue> division{};  // null if it is not sharded
   static Layout of(const Node& n);
   bool matches(const Node& n) const {
     const Storage* const storage = n.storage.load(std::memory_order_acquire);

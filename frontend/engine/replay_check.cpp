@@ -1,5 +1,5 @@
-// Whether a compiled function that is recorded again is the program that it was: the check that makes a function that
-// depends on something other than its arguments an error, instead of a result of its first call.
+// Whether a compiled function that is recorded again is the same program: a function that
+// depends on something other than its arguments is then an error, instead of replaying the result of its first call.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using Found = std::optional<Difference>;
 std::string text(std::span<const std::int64_t> numbers) { return fmt::format("[{}]", fmt::join(numbers, ", ")); }
 std::string text(const Layout& l) { return to_string(l.type.dtype, l.type.shape); }
 
-/// A host number as a program keeps it.
+/// A host number as stored in a program.
 std::string number(std::uint64_t bits, DType dtype) {
   std::string out = fmt::format("{:#x}", bits);
   visit_compute(dtype, [&]<class T>() {
@@ -36,7 +36,7 @@ bool same_elements(const Tensor& a, const Tensor& b, Location where) {
          std::memcmp(x.data(), y.data(), static_cast<std::size_t>(x.count()) * byte_size(x.dtype())) == 0;
 }
 
-/// The functions that a call owns. There are as many of both, as the op says.
+/// The functions that a call owns. The op determines their number.
 Found difference_of_functions(const ProgramNode& now, const ProgramNode& before, Location where) {
   for (std::size_t i = 0; now.subgraphs != nullptr && i < now.subgraphs->size(); ++i) {
     const CapturedFunction &a = captured((*now.subgraphs)[i]), &b = captured((*before.subgraphs)[i]);
@@ -45,7 +45,7 @@ Found difference_of_functions(const ProgramNode& now, const ProgramNode& before,
   return {};
 }
 
-/// What is different about a constant that the function makes.
+/// The difference between two constants that the function creates.
 Found difference_of_constants(const Tensor& now, const Tensor& before, Location where) {
   if (now.defined() != before.defined()) return Difference{"a new constant", where};
   if (!now.defined() || now.node() == before.node()) return {};
@@ -87,14 +87,14 @@ class ProgramCheck {
 
   Found difference_at(std::size_t i) const {
     const ProgramNode &a = now_.nodes[i], &b = before_.nodes[i];
-    // Of a leaf the line where it is read first.
+    // The line of a leaf is that of its first reader.
     const ProgramNode* const reader = a.leaf >= 0 ? reader_of(i) : nullptr;
     const Location line = line_of(reader != nullptr ? *reader : a);
     if (a.op != b.op || (a.leaf < 0) != (b.leaf < 0))
       return Difference{
           fmt::format("it does not {} here, but {}s{}", named(b), named(a).substr(0, 4), named(a).substr(4)), line};
     if (a.leaf < 0) {
-      // Before the operands: what a function reads is one, and its own line says more.
+      // Before the operands: captures are operands, and a line inside the function is more specific.
       if (Found d = difference_of_functions(a, b, line)) return d;
       const std::string d = difference_of_calls(a, b);
       return d.empty() ? Found() : Difference{d, line};
@@ -128,7 +128,7 @@ class ProgramCheck {
   static constexpr std::size_t kNobody = ~std::size_t{0};
   const Program &now_, &before_;
   Location where_;
-  std::vector<std::size_t> readers_;  // of each node the first that reads it
+  std::vector<std::size_t> readers_;  // the first reader of each node
 };
 
 Found find_difference(const ResultSource& now, const ResultSource& before, Location where) {
@@ -136,7 +136,7 @@ Found find_difference(const ResultSource& now, const ResultSource& before, Locat
   return now.output >= 0 ? Found() : find_difference(now.place, before.place, where);
 }
 
-/// Lists of the same things: what the first difference is, and of which.
+/// Compares two lists: the first difference, and its index.
 template <class T, class Compare> Found difference_of_lists(const std::vector<T>& now, const std::vector<T>& before,
                                                             std::string_view what, Location where, Compare&& compare) {
   if (now.size() != before.size())

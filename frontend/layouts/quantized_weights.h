@@ -37,7 +37,7 @@ Tensor view_of_weights(const Call& call, const Tensor& x, const Attributes& attr
 std::string weights_to_string(const Tensor& x, Location where);
 /// The key of what a file notes, before the name of the tensor.
 inline constexpr std::string_view kWeightsNote = "fermata.weights:";
-/// What a file notes of weights beside their bytes, and back; nothing where the text or the bytes are not that.
+/// The metadata of weights in a file, and the weights from it; empty if the text or the bytes do not match.
 std::string weights_note(const Tensor& weights);
 std::optional<Tensor> weights_of_note(const Tensor& bytes, std::string_view note);
 

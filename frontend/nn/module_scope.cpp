@@ -12,7 +12,7 @@ namespace fermata::nn {
 
 void Named::named(const std::string& path) const {
   const std::string* const now = name_.load(std::memory_order_relaxed);
-  if (path.empty() || (now != nullptr && *now == path)) return;  // the model itself is in nobody's scope
+  if (path.empty() || (now != nullptr && *now == path)) return;  // the model itself has no scope
   name_.store(fermata::detail::keep_scope_name(path), std::memory_order_relaxed);
 }
 

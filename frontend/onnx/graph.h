@@ -74,7 +74,7 @@ struct Node {
   std::int64_t opset = 0;  // of its domain
   std::vector<Place> inputs{}, outputs{};
   std::vector<Attribute> attributes{};
-  std::vector<Place> done{};  // what nobody reads after this node
+  std::vector<Place> done{};  // values with no reader after this node
 };
 
 /// A graph, or the body of a function or of a control flow node.

@@ -17,7 +17,7 @@ namespace {
 
 using Reduction = Tensor (*)(const Tensor&, const IntegerList&, bool, Location);
 
-/// `axes` as an attribute, or as operand 1; an empty list means all axes, or none where noop_with_empty_axes says so.
+/// `axes` as an attribute, or as operand 1; an empty list means all axes, or none if noop_with_empty_axes is set.
 Tensor reduced(const NodeCall& c, const Tensor& x, Reduction f) {
   std::vector<std::int64_t> axes = c.list("axes", 1).value_or(std::vector<std::int64_t>());
   const bool keep = c.attr("keepdims", std::int64_t{1}) != 0;

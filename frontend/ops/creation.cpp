@@ -128,7 +128,7 @@ Tensor linspace(double start, double stop, std::int64_t count, DType dtype, bool
   const double step = steps > 0 ? (stop - start) / static_cast<double>(steps) : 0;
   const Tensor inner = progression(count, start, step, DType::f64, DType::f64, where);
   if (!endpoint || count < 2) return astype(inner, dtype, where);
-  // The last element is stop itself, and not what count - 1 rounded steps come to.
+  // The last element is stop itself, not the sum of count - 1 rounded steps.
   const Tensor last = equal({iota(count, 0, where), where}, count - 1);
   return astype(fermata::where({last, where}, stop, inner), dtype, where);
 }

@@ -223,7 +223,7 @@ class Contraction {
     return false;
   }
 
-  /// Sums over the indices that nobody else needs.
+  /// Sums over the indices that no other operand needs.
   Term sum_lone(const Term& term, std::size_t a, std::size_t b) const {
     std::vector<std::int64_t> axes;
     Indices kept;
@@ -255,7 +255,7 @@ class Contraction {
   }
 
   Term multiply_terms(const Term& a, const Term& b, std::size_t at_a, std::size_t at_b) const {
-    // What only one of them has and nobody needs is summed first.
+    // Indices that only one of them has and nothing else needs are summed first.
     const auto alone = [&](const Term& own, const Term& other) {
       std::vector<std::int64_t> axes;
       Indices kept;

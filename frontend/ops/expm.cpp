@@ -24,7 +24,7 @@ namespace {
 
 using vjp::VjpTensor;
 
-/// Squarings where nobody can read how many are needed.
+/// Squarings if the number needed cannot be read.
 constexpr int kSquarings = 16;
 constexpr double kLargestNorm = 5.371920351148152;
 

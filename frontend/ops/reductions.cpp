@@ -29,7 +29,7 @@ std::uint16_t with_axes_of_one_element(Op op, std::uint16_t mask, const Tensor& 
 Tensor reduce(Op op, const Tensor& x, const IntegerList& axes, bool keepdims, std::span<const std::uint64_t> scalars,
               Location where) {
   require_defined(name(op), x, where);
-  if (axes.names_none() && info(op).rule != DTypeRule::index)  // over an axis of one element, which nobody sees
+  if (axes.names_none() && info(op).rule != DTypeRule::index)  // over an inserted axis of one element
     return reduce(op, expand_dims(x, x.rank(), where), x.rank(), false, scalars, where);
   const std::uint16_t mask = axes.names_none() ? std::uint16_t{0} : axes_mask(name(op), axes, type_of(x), where),
                       more = with_axes_of_one_element(op, mask, x);

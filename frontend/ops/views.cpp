@@ -1,4 +1,4 @@
-// See fermata/views.h: the arguments of views, and the calls they come to.
+// See fermata/views.h: the arguments of views, and the calls that they become.
 #include "fermata/views.h"
 
 #include <fmt/format.h>

@@ -90,7 +90,7 @@ void CpuProgram::run_bound(Runner& r, std::span<const DenseView> inputs, std::sp
     else
       r.leaves.push_back({inputs[leaf.number].data});
   }
-  std::vector<StoragePtr> more;  // of outputs of the plan that nobody asks for
+  std::vector<StoragePtr> more;  // of outputs of the plan that the caller does not request
   for (std::size_t i = 0; i < results.size(); ++i) {
     DenseResult& result = results[i];
     const std::uint32_t number = file_.outputs[i].number;

@@ -1,4 +1,4 @@
-// See cpu_program.h. The part for CUDA is a library of its own, which lies beside this one and is loaded when a program
+// See cpu_program.h. The CUDA part is a separate library, next to this one, which is loaded when a program
 // is first to run there.
 #include <dlfcn.h>
 #include <fmt/format.h>

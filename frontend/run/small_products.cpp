@@ -1,4 +1,4 @@
-// libxsmm's kernels for small products, if libfermata_xsmm lies beside this library: the library works without it, and
+// libxsmm's kernels for small products, if libfermata_xsmm is next to this library: the library works without it, and
 // what is shipped stays one file.
 #include <dlfcn.h>
 

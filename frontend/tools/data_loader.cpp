@@ -156,7 +156,7 @@ Epoch::Epoch(MakeBatch make, std::int64_t size, const DataLoaderOptions& options
   s.next = start.batch;
   if (options.prefetch > 0 && s.next < s.batches) try {
       s.worker = std::thread([&s, first = s.next] { s.work(first); });
-    } catch (const std::system_error&) {}  // no thread is to be had: next() makes the batches
+    } catch (const std::system_error&) {}  // no thread can be started: next() makes the batches
 }
 
 Epoch::~Epoch() {

@@ -8,7 +8,7 @@
 
 namespace fermata {
 
-/// What the function `symbol` of a plugin gives, from the file beside this library or where the system looks; null,
+/// Calls the function `symbol` of a plugin, from the folder of this library or the system's search path; null,
 /// with the reason, where there is no file, or none that `is_right`.
 const void* load_plugin(const char* file, const char* symbol, FunctionRef<bool(const void*)> is_right,
                         std::string& failure_reason);

@@ -13,7 +13,7 @@
 namespace fermata {
 namespace {
 
-/// What a block leaves between its steps stays in a second-level cache beside what it reads.
+/// The intermediate values of a block fit in the L2 cache together with its operands.
 constexpr std::int64_t kBlockBytes = 1 << 20;
 /// Both products prepare their right sides anew for each block: fewer rows than this are not worth it.
 constexpr std::int64_t kFewestRows = 128;

@@ -1,4 +1,4 @@
-// Tests of the convolution kernels in codegen_cpu/library beside each other and beside sums in double precision.
+// Compares the convolution kernels in codegen_cpu/library with each other and with sums in double precision.
 #include "codegen_cpu/library/convolution.h"
 
 #include <gtest/gtest.h>

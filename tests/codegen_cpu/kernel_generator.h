@@ -122,7 +122,7 @@ class KernelGenerator {
   void add_instruction() {
     const ValueId a = random_.chance(50) ? pool_.back() : random_.pick(pool_);
     const DType from = kernel_.program[a].type;
-    // The bits of a computed NaN are nobody's business.
+    // The bits of a computed NaN are unspecified.
     const bool has_bits = !is_floating(from) || kernel_.program[a].prim == Prim::input;
     for (;;) {
       Instr instr{

@@ -1,4 +1,4 @@
-// Collectives of CUDA tensors where a process is alone, or ranks are threads: beside those of the CPU. Several
+// Collectives of CUDA tensors in one process, or with ranks as threads, compared with those of the CPU. Several
 // processes are in tests/distributed/ranks/cuda.cpp.
 #include <gtest/gtest.h>
 

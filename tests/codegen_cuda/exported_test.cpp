@@ -317,7 +317,7 @@ TEST_F(ExportToCuda, RandomProgramsAgreeWithTheCpu) {
 }
 
 /// A stream of the caller's. The host executor of libfermata_run_cuda has none to give, but all of its streams are one
-/// queue: what it reads of a stream is that nobody records on it.
+/// queue: it only reports that the stream is not being captured.
 class CallersStream {
  public:
   CallersStream() {

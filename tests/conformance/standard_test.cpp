@@ -174,7 +174,7 @@ std::string row_name(const testing::TestParamInfo<Function>& info) { return std:
 INSTANTIATE_TEST_SUITE_P(Rows, Standard, testing::ValuesIn(present()), row_name);
 INSTANTIATE_TEST_SUITE_P(Rows, Elementwise, testing::ValuesIn(present("elementwise")), row_name);
 
-/// A derivative that is refused is refused because it does not exist, and says so.
+/// A derivative is refused only because it does not exist, with a reason.
 TEST(Coverage, every_cell_has_a_reason) {
   std::size_t absent = 0, all = 0;
   for (const Function& f : coverage::functions()) {

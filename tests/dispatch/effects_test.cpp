@@ -55,7 +55,7 @@ class Effects : public testing::Test {
 TEST_F(Effects, HappenOnceEachInTheOrderOfTheProgram) {
   const Tensor x = values({1});
   const auto program = [=] {
-    log(x, 1);  // nobody reads it
+    log(x, 1);  // never read
     const Tensor a = log(x, 2), b = log(x, 2);
     tell(x, 3);
     const Tensor c = log(b, 4);

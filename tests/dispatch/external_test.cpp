@@ -358,7 +358,7 @@ TEST(ExternalPlans, AnEpilogueOfACallThatMayFailWritesOverNoOperand) {
   const auto twice = handle.typed<Tensor(const Tensor&)>();
   Tensor y;
   {
-    const Tensor last_read = full({2, 64}, 3.0f).sync();  // nobody else's: y may lie where it does
+    const Tensor last_read = full({2, 64}, 3.0f).sync();  // uniquely owned: y may overwrite it
     y = relu(twice(x) + last_read);
   }
   fails_after_a_tile = true;

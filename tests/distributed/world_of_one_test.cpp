@@ -1,4 +1,4 @@
-// Collectives in a world of one rank: what a program sees that nobody has started on several.
+// Collectives in a world of one rank, as in a program without mpirun.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Lets one point of a program fail after the other (docs/testing.md, "Fault injection"). Each time the program gives
+// Makes each fault point of a program fail in turn (docs/testing.md, "Fault injection"). Each time the program gives
 // its numbers or a documented error, and its next run gives the numbers of a run without faults, to the bit. What is
 // live after that does not grow.
 //

@@ -1,4 +1,4 @@
-// What autograd promises beside derivatives: leaves, views, writes in place, what is freed when, errors, and tapes of
+// What autograd promises besides derivatives: leaves, views, writes in place, what is freed when, errors, and tapes of
 // any length.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -330,7 +330,7 @@ TEST(AutogradTape, HoldsPendingValuesWeakly) {
   y = Tensor();
   EXPECT_EQ(node->refs.load() >> 32, 0u);
   z.sync();
-  EXPECT_TRUE(node->pending());  // nobody but the tape can ask: computed again if need be
+  EXPECT_TRUE(node->pending());  // only the tape can request it: recomputed if needed
   sum(z).backward();
   EXPECT_NEAR(values(x.grad())[1], 2 * std::exp(4.0), 1e-9);
 }

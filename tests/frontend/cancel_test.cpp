@@ -31,7 +31,7 @@ TEST_P(Cancel, AStopThatWasRequestedEndsASync) {
   for (int i = 0; i < 3; ++i) y = matmul(y, x) / 50;
   {
     const StopGuard guard(source.get_token());
-    EXPECT_EQ(sum(x).item<int>(), 2500);  // nobody has asked for anything
+    EXPECT_EQ(sum(x).item<int>(), 2500);  // no stop was requested
     source.request_stop();
     try {
       y.sync();

@@ -69,7 +69,7 @@ TEST_P(ComplexNumbers, EveryUnaryOp) {
   EXPECT_GE(checked, 200);
 }
 
-/// Parts that overflow, vanish, cancel or are no numbers, beside the C library: many at once, so that vectors are
+/// Parts that overflow, underflow, cancel or are NaN, compared with the C library: many at once, so that vectors are
 /// filled.
 TEST_P(ComplexNumbers, SpecialPartsAreThoseOfTheLibrary) {
   using Z = std::complex<float>;

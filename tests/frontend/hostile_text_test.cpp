@@ -1,4 +1,4 @@
-// Programs as text that nobody would write: attributes that are negative or huge, operands of other dtypes, ranks and
+// Malformed programs as text: attributes that are negative or huge, operands of other dtypes, ranks and
 // number. Each gives an error, or the same result in both modes.
 //
 // Calls come from what the op table says of each op (ir/op_traits.h). A new op is in this test without being listed.

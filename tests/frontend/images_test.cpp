@@ -66,7 +66,7 @@ TEST_P(Sampled, GridsAgreeWithPyTorch) {
   }
 }
 
-/// Every combination of options and numbers of axes beside the reference, which is written apart from the kernel.
+/// Every combination of options and numbers of axes, compared with a separately written reference.
 TEST_P(Sampled, GridsAgreeWithTheReference) {
   for (const DType dtype : {DType::f32, DType::f64})
     for (const Shape& shape : {Shape{2, 3, 7}, Shape{2, 3, 5, 4}, Shape{1, 2, 4, 1, 3}, Shape{1, 1, 2, 3, 2, 3}})

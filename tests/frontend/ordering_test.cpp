@@ -100,7 +100,7 @@ const Layout kLayouts[] = {
      }},
 };
 
-/// What sort and argsort give for a vector, beside a stable sort of the numbers; NaN above all others.
+/// sort and argsort of a vector, compared with a stable sort of the numbers; NaN above all others.
 void expect_sorted(const Tensor& x) {
   const Doubles given = doubles(x);
   for (const bool descending : {false, true}) {

@@ -1,4 +1,4 @@
-// Results that are written where operands lay (docs/adr/016): when, and that nobody can tell.
+// Results that are written over operands (docs/adr/016): when, and that values do not change.
 #include <gtest/gtest.h>
 
 #include <atomic>

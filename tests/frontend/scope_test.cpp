@@ -132,7 +132,7 @@ struct Outer {
 
 TEST(ScopeTest, ModulesNameThemselves) {
   const Net net;
-  EXPECT_THAT(error_of([&] { net.blocks[1].up(ones({2, 3})); }), Not(HasSubstr("\n  in")));  // nobody told it
+  EXPECT_THAT(error_of([&] { net.blocks[1].up(ones({2, 3})); }), Not(HasSubstr("\n  in")));  // unnamed modules
   EXPECT_EQ(nn::parameter_count(net), 80 + 2 * (8 * 16 + 16 + 16 * 8 + 8 + 24 * 8 + 24 + 64 + 8));
   for (const Mode mode : {Mode::eager, Mode::compiled}) {
     const ModeGuard guard(mode);

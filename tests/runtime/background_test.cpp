@@ -99,7 +99,7 @@ TEST_F(Background, AForkedProcessHasAThreadOfItsOwn) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    const int before = done.load();  // the parent's, which nobody goes on with here
+    const int before = done.load();  // the parent's, which does not continue in the child
     run_beside([&] { ++done; });
     wait_for_background();
     _exit(done.load() == before + 1 ? 0 : 1);

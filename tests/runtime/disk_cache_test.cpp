@@ -40,7 +40,7 @@ class DiskCacheTest : public ::testing::Test {
       if (entry.path().extension() == ".kernel") found = entry.path();
     return found;
   }
-  /// What is said when the file, to which something was done, is looked for.
+  /// The warning when the modified file is looked up.
   std::string said_of(const std::function<void(const fs::path&)>& damage) {
     cache_.store("key", "label", "value");
     const fs::path file = only_file();

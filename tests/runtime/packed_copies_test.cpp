@@ -1,4 +1,4 @@
-// Tests of the copies that are kept beside a buffer (runtime/prepacked_weights.h): when there is one, and when it goes.
+// Tests of the packed copies of a buffer (runtime/prepacked_weights.h): when one is stored, and when it is dropped.
 #include "runtime/prepacked_weights.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Checkpoints that all processes write, read by other meshes and by one process, and what is said of damaged ones.
+// Checkpoints that all processes write, read by other meshes and by one process, and errors of damaged ones.
 #include <fermata/fermata.h>
 #include <fermata/mesh.h>
 #include <fermata/modules.h>

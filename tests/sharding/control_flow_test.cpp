@@ -1,4 +1,4 @@
-// Functions of control flow on sharded tensors, beside one process, on every mesh.
+// Functions of control flow on sharded tensors, compared with one process, on every mesh.
 #include <fermata/control_flow.h>
 #include <fermata/fermata.h>
 #include <fermata/mesh.h>

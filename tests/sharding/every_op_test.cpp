@@ -1,4 +1,4 @@
-// Every op of the table on divided operands, beside the same op on whole ones. An op that is added is among them.
+// Every op of the table on sharded operands, compared with whole ones. A new op is covered without being listed.
 #include <fermata/fermata.h>
 #include <fermata/mesh.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Random programs whose inputs are sharded at random, beside the same programs in one process. FERMATA_FUZZ_COUNT says
+// Random programs with randomly sharded inputs, compared with the same programs in one process. FERMATA_FUZZ_COUNT says
 // how many, FERMATA_SEED which ones.
 #include <fermata/control_flow.h>
 #include <fermata/fermata.h>

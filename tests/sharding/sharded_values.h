@@ -1,4 +1,4 @@
-// Values of divided programs beside those of one process.
+// Compares values of sharded programs with those of one process.
 #pragma once
 
 #include <fermata/fermata.h>

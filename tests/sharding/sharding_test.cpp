@@ -440,7 +440,7 @@ TEST_P(Sharding, ShardedOptimizerState) {
   });
 }
 
-// ---- What is said of it
+// ---- explain
 
 TEST_P(Sharding, ExplainShowsShardingsAndCollectives) {
   on_mesh(2, 1, [](const Mesh& mesh) {

@@ -1,4 +1,4 @@
-// Runs mixed programs for hours and looks whether anything grows (docs/testing.md, "Bounds and soak").
+// Runs mixed programs for hours and checks that nothing grows (docs/testing.md, "Bounds and soak").
 //   fermata_soak [--seconds N] [--plans N] [--kernels N] [--seed N]
 //
 // Every round runs the programs of tests/programs in both modes and in changing order, and compares their numbers with

@@ -58,7 +58,7 @@ std::string to_string(const Trace& trace);
 std::vector<Tensor> run_trace(const Trace& trace, std::span<const Tensor> arguments,
                               Location where = Location::current());
 
-/// Writes the text to `path`, and the constants and arguments beside it as .npy files that the text names, so that
+/// Writes the text to `path`, and the constants and arguments next to it as .npy files that the text names, so that
 /// `fermata run path` computes what the function did.
 ///
 /// Errors   FileError if a file cannot be written.

@@ -1,4 +1,4 @@
-// A file that is there whole or not at all: written beside its name, flushed to the disk, then renamed.
+// A file that is written atomically: to a temporary name, flushed to the disk, then renamed.
 #pragma once
 
 #include <source_location>
@@ -9,7 +9,7 @@
 
 namespace fermata {
 
-/// A name beside a path that no other write has.
+/// A unique temporary name in the folder of a path.
 std::string name_beside(const std::string& path);
 /// Flushes a file and gives it its name. FM1602 FileError, and the file is gone.
 void commit_file(std::string_view function, const std::string& beside, const std::string& path,

@@ -51,7 +51,7 @@ class InputFile {
 };
 /// The bytes of a file.
 std::string read_file(std::string_view function, const std::string& path, std::source_location where);
-/// Writes the parts one after the other, beside the file, and renames, so that a failure leaves an earlier file as it
+/// Writes the parts in order to a temporary file, and renames it, so that a failure leaves an earlier file as it
 /// was; FM1602 FileError.
 void write_file(std::string_view function, const std::string& path, std::initializer_list<std::string_view> parts,
                 std::source_location where);

@@ -38,7 +38,7 @@ std::optional<DType> dtype_of_code(std::string_view code) {
   return std::nullopt;
 }
 
-/// Reads the header of one file; whatever is not as it should be is an error that says so.
+/// Reads the header of one file; throws if it is invalid.
 class HeaderReader {
  public:
   HeaderReader(std::string_view function, const std::string& path, std::string_view bytes, Location where)

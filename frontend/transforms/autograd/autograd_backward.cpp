@@ -122,7 +122,7 @@ void add_to_leaf(const std::shared_ptr<LeafGradient>& to, const Tensor& gradient
   if (in_capture_scope()) [[unlikely]]
     capture_scope->touch_gradient(to);
   if (!leaf.grad.defined())
-    leaf.grad = without_history(at_level(gradient, level));  // an identity that nobody else has
+    leaf.grad = without_history(at_level(gradient, level));  // a new identity
   else
     write(leaf.grad, vjp::add(leaf.grad, gradient).tensor(), where);
 }

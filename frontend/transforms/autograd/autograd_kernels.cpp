@@ -163,7 +163,7 @@ Tensor autograd_general(const Call& call, std::span<const Tensor> tensors, const
   return result;
 }
 
-/// A node that raises when a gradient is asked for; null where nobody can.
+/// A node that throws when a gradient is requested; null if none can be.
 GradEdge missing_derivative(const Call& call, unsigned depth, std::span<const Tensor> tensors) {
   GradEdge node = make_grad_node(call.entry.op, tensors.size(), call.where);
   bool wanted = false;

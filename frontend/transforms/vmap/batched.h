@@ -61,7 +61,7 @@ struct BatchedTensor final : TensorPayload {
   std::string_view kind() const override { return "a tensor inside vmap"; }
   std::string_view hint() const override { return "return it from the function and read it outside"; }
 
-  Tensor physical;  // an identity of its own, which nobody writes in place
+  Tensor physical;  // a separate identity, never written in place
   VmapLevel level;
   bool batched;  // axis 0 of `physical` is the batch; else it is the same for the whole batch
 };
@@ -77,7 +77,7 @@ inline VmapLevel level_of(const Tensor& t) { return is_batched(t) ? batched_tens
 /// The frame of a wrapper's level. UserError FM1744 where its vmap is over, or runs on another thread.
 const VmapFrame& frame_of(const BatchedTensor& t, Location where);
 
-/// A wrapper of `physical`, which must be an identity that nobody writes.
+/// A wrapper of `physical`, whose identity must never be written.
 Tensor make_batched(Tensor physical, const VmapLevel& level, bool batched);
 /// A new identity of the same value without a history of its own. What is below a wrapper keeps its history.
 Tensor without_history(const Tensor& t);

@@ -77,7 +77,7 @@ class RandomRanks {
     const ModeGuard eager(Mode::eager);
     simulated_.push_back(c.simulate(simulated_[last_]));
   }
-  /// What nobody reads is called all the same.
+  /// Calls without readers are made as well.
   void forget(std::size_t i) {
     std::size_t left = 0;
     for (const Tensor& t : values_) left += t.defined() ? 1 : 0;

@@ -1,4 +1,4 @@
-// Sharded tensors on real processes: programs that the partitioner writes, beside one process.
+// Sharded tensors on real processes: programs that the partitioner writes, compared with one process.
 #include <fermata/mesh.h>
 #include <fermata/profile.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Fuzz targets: functions that read bytes which nobody has checked. What an input gives is an error that the user can
+// Fuzz targets: functions that read untrusted bytes. What an input gives is an error that the user can
 // read, or a result; anything else ends the process.
 //
 // libfuzzer.cpp runs one of them under clang's libFuzzer (scripts/fuzz.sh); corpus_test.cpp runs all of them, over the
