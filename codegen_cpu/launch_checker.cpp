@@ -21,8 +21,9 @@ bool is_on_stack(const std::byte* address) {
 
 }  // namespace
 
-LaunchChecker::LaunchChecker(const Kernel& kernel, const jit::ObjectInfo& info, const KernelLaunch& launch, void* room)
-    : jit::BoundsChecker{&check_adjacent, &check_scattered}, kernel_(kernel), launch_(launch), room_(room) {
+LaunchChecker::LaunchChecker(const Kernel& kernel, const jit::ObjectInfo& info, const KernelLaunch& launch,
+                             void* scratch)
+    : jit::BoundsChecker{&check_adjacent, &check_scattered}, kernel_(kernel), launch_(launch), scratch_(scratch) {
   const std::span<const std::int64_t> sizes(launch.sizes, kernel.rank);
   const LaunchPoints points{sizes,          kernel.reduced,      launch.row_begin,
                             launch.row_end, launch.column_begin, launch.column_end};
@@ -32,7 +33,7 @@ LaunchChecker::LaunchChecker(const Kernel& kernel, const jit::ObjectInfo& info, 
       if ((kernel.accesses[a].axes >> axis & 1u) != 0) strides[axis] = launch.strides[a * kernel.rank + axis];
     reaches_.push_back(reach_of(points, strides, byte_size(kernel.accesses[a].dtype)));
   }
-  if (info.room_slots != 0) of_room_.end = static_cast<std::int64_t>(jit::room_bytes(info, launch));
+  if (info.scratch_slots != 0) of_scratch_.end = static_cast<std::int64_t>(jit::scratch_bytes(info, launch));
   if (launch.partials != nullptr)
     of_partials_.end = reduction_blocks(kernel, launch.sizes) * static_cast<std::int64_t>(info.state_bytes);
 }
@@ -52,14 +53,14 @@ void LaunchChecker::check_scattered(const BoundsChecker* self, std::uint64_t sub
 
 void LaunchChecker::check(std::uint64_t subject, const std::byte* address, std::uint64_t bytes) const {
   const std::uint64_t number = subject & kSubject;
-  const bool is_access = number != kRoom && number != kPartials;
-  const void* const origin = is_access ? launch_.pointers[number] : number == kRoom ? room_ : launch_.partials;
-  const Reach& reach = is_access ? reaches_[number] : number == kRoom ? of_room_ : of_partials_;
+  const bool is_access = number != kScratch && number != kPartials;
+  const void* const origin = is_access ? launch_.pointers[number] : number == kScratch ? scratch_ : launch_.partials;
+  const Reach& reach = is_access ? reaches_[number] : number == kScratch ? of_scratch_ : of_partials_;
   const std::int64_t from = address - static_cast<const std::byte*>(origin);
   if (reach.holds(from, from + static_cast<std::int64_t>(bytes))) return;
   if ((subject & kOrStack) != 0 && is_on_stack(address)) return;
   const std::string what = is_access ? fmt::format("access {}, {}", number, name(kernel_.accesses[number].dtype))
-                                     : std::string(number == kRoom ? "kept values" : "partial results");
+                                     : std::string(number == kScratch ? "kept values" : "partial results");
   const std::span<const std::int64_t> sizes(launch_.sizes, kernel_.rank);
   fmt::print(stderr,
              "fermata: out-of-bounds access by a kernel: it {} bytes [{}, {}) of {}; the launch may access [{}, {})\n"

@@ -11,7 +11,7 @@ namespace fermata {
 /// For one call of the code of a kernel. An access outside ends the process, with a text.
 class LaunchChecker : public jit::BoundsChecker {
  public:
-  LaunchChecker(const Kernel& kernel, const jit::ObjectInfo& info, const KernelLaunch& launch, void* room);
+  LaunchChecker(const Kernel& kernel, const jit::ObjectInfo& info, const KernelLaunch& launch, void* scratch);
 
  private:
   static void check_adjacent(const BoundsChecker* self, std::uint64_t subject, const std::byte* first,
@@ -22,9 +22,9 @@ class LaunchChecker : public jit::BoundsChecker {
 
   const Kernel& kernel_;
   const KernelLaunch& launch_;
-  void* const room_;
+  void* const scratch_;
   std::vector<Reach> reaches_;
-  Reach of_room_, of_partials_;
+  Reach of_scratch_, of_partials_;
 };
 
 }  // namespace fermata

@@ -14,12 +14,12 @@ namespace fermata {
 namespace {
 
 /// Memory for the kept values of a launch. What a thread gave back last it gets again, still in its caches.
-class Room {
+class ScratchMemory {
  public:
-  explicit Room(std::size_t bytes) : allocation_(allocate_bytes(bytes)) {}
-  ~Room() { release_bytes(allocation_); }
-  Room(const Room&) = delete;
-  Room& operator=(const Room&) = delete;
+  explicit ScratchMemory(std::size_t bytes) : allocation_(allocate_bytes(bytes)) {}
+  ~ScratchMemory() { release_bytes(allocation_); }
+  ScratchMemory(const ScratchMemory&) = delete;
+  ScratchMemory& operator=(const ScratchMemory&) = delete;
   void* data() const { return allocation_.data; }
 
  private:
@@ -108,17 +108,17 @@ LoadedExecutable::LoadedExecutable(std::string_view bytes, std::string_view name
 }
 
 void LoadedExecutable::launch(const KernelLaunch& launch) const {
-  if (info_.room_slots == 0 && !checked_) [[likely]]
+  if (info_.scratch_slots == 0 && !checked_) [[likely]]
     return entry_(&launch, jit::Part::whole, nullptr, nullptr);
-  if (info_.room_slots == 0) return enter(launch, jit::Part::whole, nullptr);
-  const Room room(jit::room_bytes(info_, launch));
-  enter(launch, jit::Part::whole, room.data());
+  if (info_.scratch_slots == 0) return enter(launch, jit::Part::whole, nullptr);
+  const ScratchMemory scratch(jit::scratch_bytes(info_, launch));
+  enter(launch, jit::Part::whole, scratch.data());
 }
 
-void LoadedExecutable::enter(const KernelLaunch& launch, jit::Part part, void* room) const {
-  if (!checked_) return entry_(&launch, part, room, nullptr);
-  const LaunchChecker checker(*checked_, info_, launch, room);
-  entry_(&launch, part, room, &checker);
+void LoadedExecutable::enter(const KernelLaunch& launch, jit::Part part, void* scratch) const {
+  if (!checked_) return entry_(&launch, part, scratch, nullptr);
+  const LaunchChecker checker(*checked_, info_, launch, scratch);
+  entry_(&launch, part, scratch, &checker);
 }
 
 StreamedStores stores_to_stream(const Kernel& kernel, const KernelLaunch& launch) {

@@ -37,7 +37,7 @@ class LoadedExecutable : public Executable {
   StreamedStores streamable() const { return info_.streamable; }
 
  private:
-  void enter(const KernelLaunch& launch, jit::Part part, void* room) const;
+  void enter(const KernelLaunch& launch, jit::Part part, void* scratch) const;
 
   std::shared_ptr<const LoadedObject> object_;
   const CodeSymbol symbol_;

@@ -88,14 +88,14 @@ Accesses::Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch, bool may
   }
 }
 
-/// Slots lie one after the other, each over the reduced axes in row-major order; see room_bytes() in plugin.h.
-void Accesses::add_slots(const std::vector<DType>& slots, Value* room, Value* columns) {
+/// Slots lie one after the other, each over the reduced axes in row-major order; see scratch_bytes() in plugin.h.
+void Accesses::add_slots(const std::vector<DType>& slots, Value* scratch, Value* columns) {
   if (slots.empty()) return;
   const auto reduced = static_cast<unsigned>(kernel_.reduced);
   const auto outermost = static_cast<unsigned>(std::countr_zero(reduced));
   const auto points_along = [&](unsigned axis) {
     if (axis != vector_axis()) return sizes_[axis];
-    return b_.CreateAnd(b_.CreateAdd(sizes_[axis], b_.i64(kRoomGranule - 1)), b_.i64(-kRoomGranule));
+    return b_.CreateAnd(b_.CreateAdd(sizes_[axis], b_.i64(kScratchGranule - 1)), b_.i64(-kScratchGranule));
   };
   Values strides(kernel_.rank, nullptr);  // in elements
   Value* points = columns;
@@ -106,10 +106,10 @@ void Accesses::add_slots(const std::vector<DType>& slots, Value* room, Value* co
   }
   for (std::size_t slot = 0; slot < slots.size(); ++slot) {
     Value* const bytes = b_.i64(static_cast<std::int64_t>(byte_size(slots[slot])));
-    origin_.push_back(room);
+    origin_.push_back(scratch);
     for (Value* const stride : strides) strides_.push_back(stride == nullptr ? nullptr : b_.CreateMul(stride, bytes));
     if (slot + 1 == slots.size()) break;
-    room = b_.CreateGEP(b_.getInt8Ty(), room, b_.CreateAdd(b_.CreateMul(points, bytes), b_.i64(kRoomSlack)));
+    scratch = b_.CreateGEP(b_.getInt8Ty(), scratch, b_.CreateAdd(b_.CreateMul(points, bytes), b_.i64(kScratchSlack)));
   }
 }
 

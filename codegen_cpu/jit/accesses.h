@@ -33,9 +33,10 @@ class Accesses {
   /// Loads pointers, sizes and strides from the KernelLaunch, at the builder's insertion point in the entry block. With
   /// `may_prefetch`, loads prefetch where that is profitable.
   Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch, bool may_prefetch);
-  /// Lays out slots for kept values (spilled_values.h) at `room`, for a row or `columns` columns. They become accesses
-  /// after those of the kernel, with advancing addresses, and are accessed only by load_slot() and store_slot().
-  void add_slots(const std::vector<DType>& slots, Value* room, Value* columns);
+  /// Lays out slots for kept values (spilled_values.h) at `scratch`, for a row or `columns` columns. They become
+  /// accesses after those of the kernel, with advancing addresses, and are accessed only by load_slot() and
+  /// store_slot().
+  void add_slots(const std::vector<DType>& slots, Value* scratch, Value* columns);
 
   Value* size(unsigned axis) const { return sizes_[axis]; }
   Value* scalar(unsigned index) const { return scalars_[index]; }

@@ -88,7 +88,7 @@ class BoundsChecks {
   }
   std::optional<std::uint64_t> subject_of_base(Value* base) {
     if (const auto found = origins_.find(base); found != origins_.end()) return found->second;
-    if (base == e_.room) return BoundsChecker::kRoom;
+    if (base == e_.scratch) return BoundsChecker::kScratch;
     const auto* const load = llvm::dyn_cast<llvm::LoadInst>(base);
     if (load != nullptr && is_field(load->getPointerOperand(), offsetof(KernelLaunch, partials)))
       return BoundsChecker::kPartials;

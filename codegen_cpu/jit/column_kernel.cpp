@@ -48,7 +48,7 @@ class ColumnKernel {
 
 ColumnKernel::ColumnKernel(Emission& e) : e_(e), b_(e.b), groups_(plan()) {
   const unsigned columns = groups_.width * b_.lanes();
-  e.add_room(columns, groups_.masked ? columns : b_.lanes());
+  e.add_scratch(columns, groups_.masked ? columns : b_.lanes());
   const auto axes = e.outer_reduced_axes();
   for (const unsigned axis : llvm::ArrayRef(axes).drop_back()) outer_.push_back(e.accesses.axis_digit(axis));
   blocks_ = outer_;

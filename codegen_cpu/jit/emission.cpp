@@ -48,7 +48,7 @@ Emission::Emission(llvm::Function& function, const Kernel& described, const Isa&
       b(function, isa, choose_lanes(described, isa)),
       launch(function.getArg(0)),
       part(function.getArg(1)),
-      room(function.getArg(2)),
+      scratch(function.getArg(2)),
       accesses(b, described, launch, !turned && (wide || !described.is_row_kernel())),
       evaluator(b, accesses, described, wide && isa.masks && described.is_row_kernel()),
       row_begin(launch_field(b, launch, offsetof(KernelLaunch, row_begin))),
@@ -70,14 +70,14 @@ Value* Emission::product(const llvm::SmallVector<Digit, 4>& digits) {
   return result;
 }
 
-void Emission::add_room(unsigned columns, unsigned lanes) {
-  room_columns = columns, room_lanes = lanes;
+void Emission::add_scratch(unsigned columns, unsigned lanes) {
+  scratch_columns = columns, scratch_lanes = lanes;
   Value* group = b.i64(columns);
   if (columns > lanes) {
     Value* const rounded = b.CreateAdd(b.CreateSub(column_end, column_begin), b.i64(lanes - 1));
     group = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, group, b.CreateAnd(rounded, b.i64(-std::int64_t{lanes})));
   }
-  accesses.add_slots(kept.slots, room, group);
+  accesses.add_slots(kept.slots, scratch, group);
 }
 
 void Emission::rows(llvm::function_ref<void(const Values& addresses, Environment& env)> body) {
@@ -232,13 +232,12 @@ void define_info(llvm::Module& module, const Emission& e, bool checked) {
   std::uint64_t state_bytes = 0;
   if (can_split(kernel, e.schedule))
     for (const Reduction& reduction : kernel.reductions) state_bytes += 8 * reduction.types.size();
-  std::uint64_t room = 0;
-  for (const DType type : e.kept.slots) room += byte_size(type);
+  std::uint64_t scratch = 0;
+  for (const DType type : e.kept.slots) scratch += byte_size(type);
   const std::string bytes = checked ? serialize(kernel) : std::string();
-  const std::uint64_t fields[] = {kObjectVersion, state_bytes,    streamable_stores(kernel),
-                                  kernel.rank,    kernel.reduced, e.kept.slots.size(),
-                                  room,           e.room_columns, e.room_lanes,
-                                  bytes.size()};
+  const std::uint64_t fields[] = {
+      kObjectVersion,      state_bytes, streamable_stores(kernel), kernel.rank,     kernel.reduced,
+      e.kept.slots.size(), scratch,     e.scratch_columns,         e.scratch_lanes, bytes.size()};
   static_assert(sizeof(fields) == sizeof(ObjectInfo));
   define_constant(module, kInfoSymbol, llvm::ConstantDataArray::get(module.getContext(), fields));
   if (checked)

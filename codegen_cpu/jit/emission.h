@@ -37,14 +37,14 @@ struct Emission {
   const bool turned;
   CodeBuilder b;
   Value* const launch;
-  Value* const part;  // jit::Part
-  Value* const room;  // for kept values
+  Value* const part;     // jit::Part
+  Value* const scratch;  // for kept values
   Accesses accesses;
   Evaluator evaluator;
   Value *row_begin, *row_end, *column_begin, *column_end;
-  Value* row = nullptr;                       // the row number, inside rows()
-  Environment at_entry;                       // values that depend only on scalars and constants
-  unsigned room_columns = 1, room_lanes = 1;  // see ObjectInfo
+  Value* row = nullptr;                             // the row number, inside rows()
+  Environment at_entry;                             // values that depend only on scalars and constants
+  unsigned scratch_columns = 1, scratch_lanes = 1;  // see ObjectInfo
 
   unsigned vector_axis() const { return kernel.rank - 1u; }
   /// Reduced axes other than the vector axis, outer to inner.
@@ -62,9 +62,9 @@ struct Emission {
                llvm::function_ref<void(const Span& span, unsigned width)> body, bool aligned = false);
   /// A span with `left` (at least 1) active elements.
   Span partial_span(Value* index, Value* left, unsigned width);
-  /// Lays out the room for kept values; in column kernels for groups of at most `columns` columns, in multiples of
+  /// Lays out the scratch for kept values; in column kernels for groups of at most `columns` columns, in multiples of
   /// `lanes`.
-  void add_room(unsigned columns, unsigned lanes);
+  void add_scratch(unsigned columns, unsigned lanes);
   /// Performs the stores of a stage for a group, including kept values.
   void element_stores(const KernelSchedule::Stage& stage, const Environment& env, const Group& group);
   /// Performs stores (indices into kernel.stores) for a group.

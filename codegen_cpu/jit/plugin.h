@@ -57,11 +57,11 @@ inline constexpr const char* kCheckedKernelSymbol = "fermata_checked_kernel";
 /// The part of the work that a call does; see Executable for the last two.
 enum class Part : std::uint64_t { whole = 0, partial = 1, finish = 2 };
 
-/// Called by checked code before each load and store of an access of the kernel, the room or the partials: for adjacent
-/// elements from an address on, or for one element at each of several addresses. Only elements whose mask bit is set
-/// are accessed.
+/// Called by checked code before each load and store of an access of the kernel, the scratch or the partials: for
+/// adjacent elements from an address on, or for one element at each of several addresses. Only elements whose mask bit
+/// is set are accessed.
 struct BoundsChecker {
-  static constexpr std::uint64_t kRoom = 0xffff, kPartials = 0xfffe, kSubject = 0xffff;
+  static constexpr std::uint64_t kScratch = 0xffff, kPartials = 0xfffe, kSubject = 0xffff;
   static constexpr std::uint64_t kStores = 1 << 16;   // a store; otherwise a load
   static constexpr std::uint64_t kOrStack = 1 << 17;  // the address may be on the stack
   void (*adjacent)(const BoundsChecker*, std::uint64_t subject, const std::byte* first, std::uint64_t element_bytes,
@@ -70,40 +70,41 @@ struct BoundsChecker {
                     std::uint64_t element_bytes, std::uint64_t mask);
 };
 
-/// `room` holds kept values (spilled_values.h): room_bytes() bytes, 64-byte aligned, private to this call. Only checked
-/// code uses the checker.
-using EntryPoint = void (*)(const KernelLaunch*, Part, void* room, const BoundsChecker*);
+/// `scratch` holds kept values (spilled_values.h): scratch_bytes() bytes, 64-byte aligned, private to this call. Only
+/// checked code uses the checker.
+using EntryPoint = void (*)(const KernelLaunch*, Part, void* scratch, const BoundsChecker*);
 
 /// Increment with every change of KernelLaunch or of the entry point, so that older objects in a disk cache are not
 /// run.
 inline constexpr std::uint64_t kObjectVersion = 6;
 struct ObjectInfo {
   std::uint64_t version;
-  std::uint64_t state_bytes;               // 0: cannot be split
-  std::uint64_t streamable;                // bit i: a variant may stream store i
-  std::uint64_t rank, reduced;             // of the kernel
-  std::uint64_t room_slots;                // number of kept values; 0: no room needed
-  std::uint64_t room_point_bytes;          // bytes per point of all slots
-  std::uint64_t room_columns, room_lanes;  // maximum and granularity of a group of a column kernel; 1 in row kernels
-  std::uint64_t checked_kernel_bytes;      // of kCheckedKernelSymbol; 0: no bounds checks
+  std::uint64_t state_bytes;          // 0: cannot be split
+  std::uint64_t streamable;           // bit i: a variant may stream store i
+  std::uint64_t rank, reduced;        // of the kernel
+  std::uint64_t scratch_slots;        // number of kept values; 0: no scratch needed
+  std::uint64_t scratch_point_bytes;  // bytes per point of all slots
+  std::uint64_t scratch_columns,
+      scratch_lanes;                   // maximum and granularity of a group of a column kernel; 1 in row kernels
+  std::uint64_t checked_kernel_bytes;  // of kCheckedKernelSymbol; 0: no bounds checks
 };
 
-/// The vector axis of a row is rounded up to kRoomGranule points, and slots are kRoomSlack bytes apart, so that vectors
-/// can be accessed unmasked.
-inline constexpr std::int64_t kRoomGranule = kReductionLanes, kRoomSlack = 512;
-/// The size of the room for a launch: one element per slot and point of the reduced axes in each column of a group.
-inline std::size_t room_bytes(const ObjectInfo& info, const KernelLaunch& launch) {
+/// The vector axis of a row is rounded up to kScratchGranule points, and slots are kScratchSlack bytes apart, so that
+/// vectors can be accessed unmasked.
+inline constexpr std::int64_t kScratchGranule = kReductionLanes, kScratchSlack = 512;
+/// The size of the scratch for a launch: one element per slot and point of the reduced axes in each column of a group.
+inline std::size_t scratch_bytes(const ObjectInfo& info, const KernelLaunch& launch) {
   const auto round_up = [](std::int64_t size, std::int64_t step) {
     return static_cast<std::uint64_t>((size + step - 1) / step * step);
   };
   std::uint64_t points = 1;
   for (std::uint64_t axis = 0; axis < info.rank; ++axis)
     if ((info.reduced >> axis & 1u) != 0)
-      points *= round_up(launch.sizes[axis], axis + 1 == info.rank ? kRoomGranule : 1);
-  const auto lanes = static_cast<std::int64_t>(info.room_lanes);
-  if (info.room_columns > 1)
-    points *= std::min(info.room_columns, round_up(launch.column_end - launch.column_begin, lanes));
-  return points * info.room_point_bytes + info.room_slots * static_cast<std::uint64_t>(kRoomSlack);
+      points *= round_up(launch.sizes[axis], axis + 1 == info.rank ? kScratchGranule : 1);
+  const auto lanes = static_cast<std::int64_t>(info.scratch_lanes);
+  if (info.scratch_columns > 1)
+    points *= std::min(info.scratch_columns, round_up(launch.column_end - launch.column_begin, lanes));
+  return points * info.scratch_point_bytes + info.scratch_slots * static_cast<std::uint64_t>(kScratchSlack);
 }
 
 }  // namespace fermata::jit

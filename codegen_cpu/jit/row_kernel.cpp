@@ -71,7 +71,7 @@ class RowKernel {
 };
 
 RowKernel::RowKernel(Emission& e) : e_(e), b_(e.b), splits_(can_split(e.kernel, e.schedule)) {
-  e.add_room(1, 1);
+  e.add_scratch(1, 1);
   for (const unsigned axis : e.outer_reduced_axes()) outer_.push_back(e.accesses.axis_digit(axis));
   blocks_ = outer_;
   blocks_.push_back(e.accesses.block_digit(e.vector_axis(), kReductionBlock));

@@ -2,7 +2,7 @@
 //
 // The stages of a kernel pass over the same elements, and each recomputes its operands: the argument of a softmax three
 // times, its exponentials twice. A value that costs more than a store and a load is kept instead: the first stage that
-// computes it stores it in the kernel's *room*, scratch memory for the points of one row (in column kernels: of one
+// computes it stores it in scratch memory for the points of one row (in column kernels: of one
 // group of columns) that the launch provides. Rows of ordinary length stay in the L1 cache; long rows cost as much as
 // materializing the value between two kernels.
 #pragma once
@@ -24,7 +24,7 @@ struct SpilledValues {
     std::vector<KeptValue> written, read;
   };
   std::vector<DType>
-      slots;  // of the room; values share a slot if their lifetimes do not overlap, or only touch in one stage
+      slots;  // of the scratch; values share a slot if their lifetimes do not overlap, or only touch in one stage
   std::vector<Stage> stages;  // as in the schedule
 };
 

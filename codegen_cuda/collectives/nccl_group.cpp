@@ -50,8 +50,8 @@ void exchange(const RankGroup& group, const CollectiveCall& of, CollectiveKind k
                         .where = of.where});
 }
 
-/// Null if there is no limit.
-struct Patience {
+/// FERMATA_COLLECTIVE_TIMEOUT from the construction of this object on; 0 for none.
+struct Timeout {
   Clock::time_point begin = Clock::now();
   static std::chrono::seconds limit() {
     static const std::chrono::seconds seconds(environment_number("FERMATA_COLLECTIVE_TIMEOUT", 600));
@@ -98,10 +98,10 @@ void NcclGroup::fail(const std::string& what, std::string_view name, std::source
 }
 
 void NcclGroup::settle(Result result, std::string_view name, std::source_location where) {
-  const Patience patience;
+  const Timeout timeout;
   while (result == kNcclInProgress && handle_ != nullptr) {
-    if (patience.is_over())
-      fail(fmt::format("other ranks did not arrive within {} s", Patience::limit().count()), name, where);
+    if (timeout.is_over())
+      fail(fmt::format("other ranks did not arrive within {} s", Timeout::limit().count()), name, where);
     std::this_thread::sleep_for(std::chrono::microseconds(20));
     if (const Result r = nccl_library()->state(handle_, &result); r != kSuccess) result = r;
   }
@@ -148,13 +148,13 @@ bool NcclGroup::has_ended() const { return driver().event_query(done_) == kSucce
 
 void NcclGroup::wait() {
   if (!is_started_ || !failure_.empty()) return;
-  const Patience patience;
+  const Timeout timeout;
   for (int looks = 0; driver().event_query(done_) == kNotReady; ++looks) {
     Result state = kSuccess;
     if (const Result r = nccl_library()->state(handle_, &state); r != kSuccess) state = r;
     if (state != kNcclInProgress) settle(state, last_name_, last_where_);
-    if (patience.is_over())
-      fail(fmt::format("other ranks did not arrive within {} s", Patience::limit().count()), last_name_, last_where_);
+    if (timeout.is_over())
+      fail(fmt::format("other ranks did not arrive within {} s", Timeout::limit().count()), last_name_, last_where_);
     if (looks > 1000) std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
   is_started_ = false;
