@@ -125,6 +125,26 @@ void replay_chain10(benchmark::State& state) {
 }
 BENCHMARK(replay_chain10)->Name("replay/chain10");
 
+/// Threads of a program that compute values of their own, side by side: the time of all for one step. What they write
+/// together, or wait for, shows as a time that does not fall with the number of processors, or rises beyond it.
+void users(benchmark::State& state, fm::Mode mode, bool is_replayed) {
+  static auto replayed = fm::compile([](const Tensor& t) { return fm::exp(t * 0.5 + 1) - t; });
+  const fm::ModeGuard of_thread(mode);
+  const Tensor x = fm::ones({256}).sync(), w = fm::ones({16, 16}).sync();
+  const auto step = [&] {
+    if (is_replayed) return replayed(x);
+    (fm::exp(x * 0.5 + 1) - x).sync();
+    return fm::matmul(w, w).sync();
+  };
+  for (int i = 0; i < 3000; ++i) step();
+  for (auto _ : state) benchmark::DoNotOptimize(step());
+}
+#define FERMATA_USERS(name, ...) \
+  BENCHMARK_CAPTURE(users, name, __VA_ARGS__)->ThreadRange(1, 16)->UseRealTime()->Name("users/" #name)
+FERMATA_USERS(eager, fm::Mode::eager, false);
+FERMATA_USERS(sync, fm::Mode::compiled, false);
+FERMATA_USERS(replay, fm::Mode::compiled, true);
+
 /// A step of a decoder of width 64 with a cache of 128 keys and values.
 std::vector<Tensor> decode(const std::vector<Tensor>& x) {
   const Tensor &token = x[0], &keys = x[1], &values = x[2], &weights = x[3], &out = x[4];

@@ -60,11 +60,19 @@ class VariableExecutable final : public LoadedExecutable {
   }
 
   /// Counts the work of a launch: wide code takes some milliseconds to compile and saves a fifth. Launches on several
-  /// threads at once may be counted as one.
+  /// threads at once may be counted as one. Of small launches one in some dozens is counted, for all of those: threads
+  /// with one kernel do not write one cache line in turns.
   bool is_worth_widening(std::int64_t points) const {
     const auto size = static_cast<std::int64_t>(kernel_.program.size());
-    const std::int64_t work = work_.load(std::memory_order_relaxed) + points * size;
-    work_.store(work, std::memory_order_relaxed);
+    constexpr std::int64_t kSmall = std::int64_t{1} << 18, kOneIn = 64;
+    static constinit thread_local std::uint32_t random = 1;  // a period of the program must not hide a kernel
+    const bool is_small = points * size < kSmall;
+    if (is_small) random = random * 1664525 + 1013904223;
+    std::int64_t work = work_.load(std::memory_order_relaxed);
+    if (!is_small || random >> 26 == 0) {
+      work += points * size * (is_small ? kOneIn : 1);
+      work_.store(work, std::memory_order_relaxed);
+    }
     // About 25 ms in the background. One thread waits for the compiler, 0.2 ms for each primitive of a kernel with
     // several stages (AVX2), and has to save that; long programs without stages save more of it.
     constexpr std::int64_t kEnough = std::int64_t{1} << 31, kEnoughPoints = std::int64_t{1} << 26;

@@ -37,17 +37,27 @@ PlanCache::Recent& PlanCache::recent_of_thread() {
   return mine.get();
 }
 
-const PlanEntryPtr& PlanCache::find(std::uint32_t recorded, std::span<const std::uint32_t> key) {
+PlanCache::Use::Use(std::uint32_t recorded, std::span<const std::uint32_t> key)
+    : generation_(instance().generation()), place_(recorded % 64) {
+  PlanCache& cache = instance();
   Recent& recent = recent_of_thread();
-  if (recent.generation != generation()) [[unlikely]]
-    recent = {generation(), {}};
-  PlanEntryPtr& slot = recent.slots[recorded % 64];
-  if (slot == nullptr || !equal(slot->key, key)) [[unlikely]]
-    slot = find_shared(key);
+  if (recent.generation != generation_) [[unlikely]]
+    recent = {generation_, {}};
+  entry_ = std::move(recent.slots[place_]);
+  if (entry_ == nullptr || !equal(entry_->key, key)) [[unlikely]]
+    entry_ = cache.find_shared(key);
   else
     ThreadCounts::add_one(ThreadCounts::mine().plan_hits);
-  slot->last_used.store(clock_.load(std::memory_order_relaxed), std::memory_order_relaxed);
-  return slot;
+  const std::uint64_t now = cache.clock_.load(std::memory_order_relaxed);
+  if (entry_->last_used.load(std::memory_order_relaxed) != now) entry_->last_used.store(now, std::memory_order_relaxed);
+}
+
+/// Unless what ran meanwhile has used the place, or cleared the cache.
+PlanCache::Use::~Use() {
+  Recent& recent = recent_of_thread();
+  PlanEntryPtr& slot = recent.slots[place_];
+  if (recent.generation == generation_ && slot == nullptr) [[likely]]
+    slot = std::move(entry_);
 }
 
 PlanEntryPtr PlanCache::find_shared(std::span<const std::uint32_t> key) {

@@ -45,7 +45,22 @@ class PlanCache {
  public:
   static PlanCache& instance();
   PlanCache();
-  const PlanEntryPtr& find(std::uint32_t recorded, std::span<const std::uint32_t> key);
+  /// A recent entry of the thread, for one run: taken out of its place and put back, so that threads with one plan do
+  /// not count references to it in one word.
+  class Use {
+   public:
+    Use(std::uint32_t recorded, std::span<const std::uint32_t> key);
+    ~Use();
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    const PlanEntryPtr& operator*() const { return entry_; }
+
+   private:
+    PlanEntryPtr entry_;
+    std::uint64_t generation_;
+    std::uint32_t place_;
+  };
+  PlanEntryPtr find(std::uint32_t recorded, std::span<const std::uint32_t> key) { return *Use(recorded, key); }
   /// Drops all plans. Other threads release their recent plans at their next lookup.
   void clear();
   /// How often it has been cleared.

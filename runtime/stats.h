@@ -19,7 +19,7 @@ extern Counters counters;
 
 /// The counters of one thread, updated at every sync and replay without locked instructions, because only the thread
 /// itself writes. Counts of ended threads are kept.
-struct ThreadCounts {
+struct alignas(64) ThreadCounts {
   static constexpr std::size_t kReasons = 32;
   std::atomic<std::uint64_t> plan_hits{0}, call_plays{0}, replays{0};
   std::array<std::atomic<std::uint64_t>, kReasons> syncs{};  // by reason

@@ -198,8 +198,12 @@ void Walk::run(std::span<Node* const> roots, bool roots_only, const IsLeaf* is_l
 bool Walk::find_order(std::span<Node* const> roots, const IsLeaf* is_leaf) {
   order.clear(), key.clear(), outputs.clear(), operands.clear(), first_operand.clear();
   has_boxed = has_effects = has_distributed = false, short_rows_ = 0;
+  const auto storage_of = [this](const Node* n) {
+    if (visits != nullptr) visits->note(n);
+    return n->storage.load();
+  };
   for (Node* root : roots) {
-    if (root->storage.load() != nullptr) continue;
+    if (storage_of(root) != nullptr) continue;
     backend = root->backend;
     stack_.clear(), stack_.push_back({root, false});
     while (!stack_.empty()) {
@@ -211,7 +215,7 @@ bool Walk::find_order(std::span<Node* const> roots, const IsLeaf* is_leaf) {
         for (std::size_t i = n->operand_count(); i-- > 0;) {
           Node* in = n->operand(i);
           if (in == nullptr || number(in) != kUnseen) continue;
-          if (Storage* s = in->storage.load()) {
+          if (Storage* s = storage_of(in)) {
             if (!is_readable(s, *n)) return false;
             add_leaf(in, s);
             if (s->data == nullptr) [[unlikely]]

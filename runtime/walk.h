@@ -13,6 +13,7 @@
 #include "runtime/function_ref.h"
 #include "runtime/growable_array.h"
 #include "runtime/node.h"
+#include "runtime/node_visits.h"
 
 namespace fermata {
 
@@ -47,6 +48,8 @@ class Walk {
   bool has_effects = false;      // whether the calls include built-in ops with an effect
   bool has_distributed = false;  // whether any leaf is divided among processes
   BackendKey backend{};          // of all pending nodes; leaves of rank 0 may be on the CPU
+
+  NodeVisits* visits = nullptr;  // where nodes are noted before they are read; null if no other thread computes them
 
   static constexpr std::uint32_t kScalarOperand = ~1u;
 

@@ -1,9 +1,10 @@
 // A captured call of a compiled function: its program, its signature, and the targets of results and writes.
 //
-// Immutable except for the list of idle replayers.
+// Immutable except for what the containing list keeps of its users.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -79,12 +80,22 @@ class CapturedCall {
   /// Throws UserError FM1702, naming the first difference, if another recording of the call differs.
   void require_same(const CallRecording& again, Location where) const;
 
-  // Owned by the containing list, under its lock.
-  std::uint64_t number = 0, used = 0;
-  std::uint32_t users = 0;
+  /// The part of a lane (see compile.cpp), under the lock of that.
+  struct alignas(64) LaneUse {
+    std::uint64_t used = 0;
+    std::uint32_t users = 0;
+    IdleRunners<Replayer, 4> idle;
+  };
+  static constexpr std::size_t kLanes = 16;
+  std::array<LaneUse, kLanes> lanes;
+  bool has_users() const {
+    return std::ranges::any_of(lanes, [](const LaneUse& use) { return use.users != 0; });
+  }
+  std::uint64_t last_used() const { return std::ranges::max_element(lanes, {}, &LaneUse::used)->used; }
+  // Owned by the containing list; written under the locks of all lanes.
+  std::uint64_t number = 0;
   bool is_forgotten = false;
   bool is_checked = false;  // recorded a second time and found to be equal
-  IdleRunners<Replayer> idle;
 
  private:
   static bool wants_grad(const Tensor& t) {

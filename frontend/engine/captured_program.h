@@ -81,8 +81,8 @@ class CapturedProgram {
   bool has_boxed_calls_ = false, has_effects_ = false;
 };
 
-/// A list of idle runners. The owner synchronizes access.
-template <class R> class IdleRunners {
+/// A list of at most kMost idle runners. The owner synchronizes access.
+template <class R, std::size_t kMost = 16> class IdleRunners {
  public:
   IdleRunners() { idle_.reserve(kMost); }
   /// Returns null if the list is empty.
@@ -98,7 +98,6 @@ template <class R> class IdleRunners {
   }
 
  private:
-  static constexpr std::size_t kMost = 16;
   std::vector<std::unique_ptr<R>> idle_;
 };
 

@@ -1,11 +1,13 @@
 // See fermata/compile.h.
 //
-// The captures of a function are a list under a lock that is held for a few instructions: to find one and take a
-// replayer of it, and to give that back. Neither recordings nor runs hold it, so that threads replay side by side and
-// kernels may call anything.
+// The captures of a function are a list under locks that are held for a few instructions: to find one and take a
+// replayer of it, and to give that back. Neither recordings nor runs hold them, so that threads replay side by side and
+// kernels may call anything. A thread that replays locks its lane only, and writes nothing else, so that threads do not
+// write one cache line in turns; who changes the list locks all lanes.
 #include "fermata/compile.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <mutex>
 #include <string_view>
@@ -42,10 +44,39 @@ std::atomic<bool> check_replay{[] {
 bool set_check_replay(bool on) { return check_replay.exchange(on); }
 
 struct CompiledCore::State {
-  mutable SpinLock lock;
   using List = std::vector<std::unique_ptr<CapturedCall>>;
+  struct alignas(64) Lane {
+    SpinLock lock;
+    std::uint64_t clock = 0;
+  };
+  static std::size_t lane_of_thread() {
+    static std::atomic<std::size_t> threads{0};
+    static constinit thread_local std::size_t number = 0;  // from 1 on
+    if (number == 0) [[unlikely]]
+      number = threads.fetch_add(1, std::memory_order_relaxed) % CapturedCall::kLanes + 1;
+    return number - 1;
+  }
+  /// The locks of all lanes.
+  class AllLanes {
+   public:
+    explicit AllLanes(State& s) : lanes_(s.lanes) {
+      for (Lane& lane : lanes_) lane.lock.lock();
+    }
+    ~AllLanes() {
+      for (Lane& lane : lanes_) lane.lock.unlock();
+    }
+    AllLanes(const AllLanes&) = delete;
+    AllLanes& operator=(const AllLanes&) = delete;
+
+   private:
+    std::array<Lane, CapturedCall::kLanes>& lanes_;
+  };
+
+  std::array<Lane, CapturedCall::kLanes> lanes;
+  // Read under the lock of a lane, written under those of all.
   List captured;
-  std::uint64_t clock = 0;
+  List forgotten;  // that somebody replays still
+  std::uint64_t numbers = 0;
 
   /// A capture in use, and what to replay it with.
   struct Taken {
@@ -57,6 +88,7 @@ struct CompiledCore::State {
       if (call != nullptr) state.give_back(*this);
     }
     State& state;
+    const std::size_t lane = lane_of_thread();
     CapturedCall* call = nullptr;
     std::unique_ptr<Replayer> replayer{};
     bool is_checked = true;
@@ -67,19 +99,25 @@ struct CompiledCore::State {
   void keep(Taken& taken, std::unique_ptr<CapturedCall> call);
   void give_back(Taken& taken);
   void set_checked(CapturedCall& call);
+
+ private:
+  std::uint64_t set_clocks();
   List::iterator drop(List::iterator at, List& dropped);
+  void free_forgotten();
 };
 
 void CompiledCore::State::find(Taken& taken, std::span<const Tensor> args, std::span<const std::uint64_t> numbers,
                                const CaptureContext& context) {
+  Lane& lane = lanes[taken.lane];
   for (std::uint64_t after = 0;;) {
     {
-      const std::lock_guard held(lock);
+      const std::lock_guard held(lane.lock);
       for (const auto& c : captured) {
         if (c->number <= after || !c->matches(args, numbers, context)) continue;
-        c->used = ++clock, ++c->users;
+        CapturedCall::LaneUse& use = c->lanes[taken.lane];
+        use.used = ++lane.clock, ++use.users;
         taken.call = c.get(), taken.is_checked = c->is_checked;
-        taken.replayer = c->idle.take();
+        taken.replayer = use.idle.take();
         break;
       }
     }
@@ -90,10 +128,18 @@ void CompiledCore::State::find(Taken& taken, std::span<const Tensor> args, std::
   }
 }
 
+/// To the latest one, which it returns: uses of different lanes can be compared from then on.
+std::uint64_t CompiledCore::State::set_clocks() {
+  const std::uint64_t latest = std::ranges::max_element(lanes, {}, &Lane::clock)->clock + 1;
+  for (Lane& lane : lanes) lane.clock = latest;
+  return latest;
+}
+
 void CompiledCore::State::keep(Taken& taken, std::unique_ptr<CapturedCall> call) {
   List dropped;  // after the lock
   dropped.reserve(kMaxCaptures + 1);
-  const std::lock_guard held(lock);
+  const AllLanes held(*this);
+  captured.reserve(captured.size() + 1), forgotten.reserve(forgotten.size() + captured.size());
   for (auto at = captured.begin(); at != captured.end();) {  // none is for a kernel table that is no more
     if ((*at)->is_of_table_like(*call))
       ++at;
@@ -101,35 +147,47 @@ void CompiledCore::State::keep(Taken& taken, std::unique_ptr<CapturedCall> call)
       at = drop(at, dropped);
   }
   if (captured.size() >= kMaxCaptures)
-    drop(std::ranges::min_element(captured, {}, [](const auto& c) { return c->used; }), dropped);
+    drop(std::ranges::min_element(captured, {}, [](const auto& c) { return c->last_used(); }), dropped);
   taken.call = call.get();
-  call->number = call->used = ++clock, call->users = 1;
+  call->number = ++numbers;
+  call->lanes[taken.lane].used = set_clocks(), call->lanes[taken.lane].users = 1;
   captured.push_back(std::move(call));
 }
 
 /// One that somebody replays is freed when that is done.
 CompiledCore::State::List::iterator CompiledCore::State::drop(List::iterator at, List& dropped) {
-  if ((*at)->users == 0) {
-    dropped.push_back(std::move(*at));
-  } else {
-    (*at)->is_forgotten = true;
-    static_cast<void>(at->release());
-  }
+  (*at)->is_forgotten = (*at)->has_users();
+  ((*at)->is_forgotten ? forgotten : dropped).push_back(std::move(*at));
   return captured.erase(at);
 }
 
 void CompiledCore::State::give_back(Taken& taken) {
-  std::unique_ptr<CapturedCall> forgotten;  // after the lock
-  const std::lock_guard held(lock);
   CapturedCall& c = *std::exchange(taken.call, nullptr);
-  if (--c.users == 0 && c.is_forgotten)
-    forgotten.reset(&c);
-  else
-    c.idle.give_back(taken.replayer);
+  bool is_forgotten;
+  {
+    const std::lock_guard held(lanes[taken.lane].lock);
+    CapturedCall::LaneUse& use = c.lanes[taken.lane];
+    is_forgotten = c.is_forgotten;
+    --use.users;
+    use.idle.give_back(taken.replayer);
+  }
+  if (is_forgotten) [[unlikely]]
+    free_forgotten();
+}
+
+void CompiledCore::State::free_forgotten() {
+  for (;;) {
+    std::unique_ptr<CapturedCall> unused;  // after the lock
+    const AllLanes held(*this);
+    const auto at = std::ranges::find_if(forgotten, [](const auto& c) { return !c->has_users(); });
+    if (at == forgotten.end()) return;
+    unused = std::move(*at);
+    forgotten.erase(at);
+  }
 }
 
 void CompiledCore::State::set_checked(CapturedCall& call) {
-  const std::lock_guard held(lock);
+  const AllLanes held(*this);
   call.is_checked = true;
 }
 
@@ -139,7 +197,7 @@ CompiledCore::CompiledCore(CompiledCore&&) noexcept = default;
 CompiledCore& CompiledCore::operator=(CompiledCore&&) noexcept = default;
 
 std::size_t CompiledCore::captures() const {
-  const std::lock_guard held(state_->lock);
+  const std::lock_guard held(state_->lanes[State::lane_of_thread()].lock);
   return state_->captured.size();
 }
 

@@ -27,7 +27,7 @@ std::int64_t small_element_count(const Node& n) {
 }  // namespace
 
 /// Adds a pending node and what is pending under it: no deeper than list() allows.
-bool FewCalls::add(Node* n, std::size_t& number) {
+bool FewCalls::add(Node* n, std::size_t& number, NodeVisits& visits) {
   for (number = 0; number < count_; ++number)
     if (calls_[number].node == n) return true;
   const Family family = fermata::family(n->op);
@@ -44,10 +44,11 @@ bool FewCalls::add(Node* n, std::size_t& number) {
       has_scalar = true;
       continue;
     }
+    visits.note(in);
     buffer[k] = in->storage.load();
     if (buffer[k] == nullptr) {
       std::size_t of = 0;
-      if (!add(in, of)) return false;
+      if (!add(in, of, visits)) return false;
       source[k] = static_cast<std::uint8_t>(of);
       ++calls_[of].uses;
     } else if (buffer[k]->data == nullptr || in->backend != BackendKey::cpu) {
@@ -73,13 +74,14 @@ bool FewCalls::add(Node* n, std::size_t& number) {
   return true;
 }
 
-bool FewCalls::list(std::span<Node* const> roots) {
+bool FewCalls::list(std::span<Node* const> roots, NodeVisits& visits) {
   count_ = weight_ = 0;
   if (roots.size() > kMost || StepProfile::current() != nullptr) return false;
   for (Node* const root : roots) {
+    visits.note(root);
     if (root->storage.load() != nullptr) continue;
     std::size_t number = 0;
-    if (root->depth.load(std::memory_order_relaxed) > kMost || !add(root, number)) return false;
+    if (root->depth.load(std::memory_order_relaxed) > kMost || !add(root, number, visits)) return false;
     calls_[number].is_root = true;
   }
   return true;

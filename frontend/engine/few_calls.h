@@ -9,6 +9,7 @@
 
 #include "dispatch/kernel_table.h"
 #include "runtime/node.h"
+#include "runtime/node_visits.h"
 
 namespace fermata {
 
@@ -16,7 +17,8 @@ class FewCalls {
  public:
   /// Lists the pending calls under the roots, operands first. Returns false if there are so many or so large calls that
   /// a plan is faster, or others than pointwise calls and reductions.
-  bool list(std::span<Node* const> roots);
+  /// Nodes are noted before they are read.
+  bool list(std::span<Node* const> roots, NodeVisits& visits);
   /// Runs the calls. Results are owned by this object until they are taken.
   void run();
 
@@ -42,7 +44,7 @@ class FewCalls {
 
  private:
   static constexpr std::size_t kMost = 8;
-  bool add(Node* n, std::size_t& number);
+  bool add(Node* n, std::size_t& number, NodeVisits& visits);
   void run_loop(Call& call) const;
   void run_kernel(Call& call) const;
   Storage* buffer_of(const Call& call, unsigned k) const {

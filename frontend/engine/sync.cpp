@@ -34,6 +34,7 @@
 #include "runtime/effects.h"
 #include "runtime/events.h"
 #include "runtime/function_ref.h"
+#include "runtime/node_visits.h"
 #include "runtime/plan_cache.h"
 #include "runtime/retained_leaves.h"
 #include "runtime/stats.h"
@@ -48,10 +49,11 @@ constinit thread_local std::uint64_t plan_of_sync = 0;
 /// Nodes that this thread had recorded at its last sync.
 constinit thread_local std::uint64_t recorded_before = 0;
 
-/// What a thread keeps from sync to sync. `epoch_` is odd while the thread may be reading nodes of other threads; the
-/// inputs of a published node are cut off only when every thread that was inside a sync at that moment has left it.
-/// Sequential consistency (of epochs, and of Node::storage here) is what makes "I saw nobody inside" and "I saw it
-/// published" exclude each other.
+/// What a thread keeps from sync to sync. `epoch_` is odd while the thread may be reading nodes of other threads, and
+/// `visits_` has those nodes; the inputs of a published node are cut off only when every thread that was inside a sync
+/// at that moment, and may have visited the node, has left it. Sequential consistency (of visits, of epochs, and of
+/// Node::storage here) is what makes "I saw nobody there" and "I saw it published" exclude each other. A sync looks at
+/// the visits first: they rarely change, and an epoch changes twice with every sync of its thread.
 class Player {
  public:
   /// A player of this thread for one sync: what a kernel computes while its plan runs is played by another one.
@@ -69,6 +71,7 @@ class Player {
   void play(std::span<Node* const> roots, const char* reason);
   void look(FunctionRef<void()> read) {
     const Inside inside(*this);
+    visits_.note_all();
     read();
   }
   static void forget_plans();
@@ -81,6 +84,7 @@ class Player {
   static Player& mine();
   struct Inside {
     explicit Inside(Player& p) : player(p) {
+      player.visits_.forget_if_many();
       ++player.epoch_;
       if (forks.load() != 0) [[unlikely]]
         player.let_fork();
@@ -94,6 +98,7 @@ class Player {
 
   static Player* take();
   Player() : next_(players.load()) {
+    walk_.visits = &visits_;
     while (!players.compare_exchange_weak(next_, this)) {}
   }
   void prime(Node* root);
@@ -102,7 +107,8 @@ class Player {
   bool play_effects_first(std::span<Node* const> roots);
   void run_plan(const Plan& plan);
   BoundPlan& bound_for(const Plan& plan);
-  bool is_alone() const;
+  template <class F> void for_each_reader(std::span<const Node* const> nodes, F&& f) const;
+  bool has_readers(std::span<const Node* const> nodes) const;
   bool claim_few_calls(Claims& claims);
   void make_few_calls(const char* reason);
   void publish();
@@ -115,12 +121,14 @@ class Player {
   static inline std::atomic<int> forks{0};              // that are about to happen
   static inline std::atomic<int> threads{0};            // that have a player
   static inline std::atomic<Player*> players{nullptr};  // only grows; players of ended threads are taken over
-  alignas(64) std::atomic<std::uint64_t> epoch_{0};
+  // What others read at each of their syncs has lines that a sync does not write.
+  NodeVisits visits_;
+  alignas(64) Player* next_;
   std::atomic<bool> taken_{true};
-  bool plays_ = false;
+  alignas(64) std::atomic<std::uint64_t> epoch_{0};
   std::atomic<const void*> user_{nullptr};  // an address of the thread that plays
-  bool is_inner_ = false;                   // what a kernel of a plan asks for
-  Player* next_;
+  bool plays_ = false;
+  bool is_inner_ = false;  // what a kernel of a plan asks for
   FewCalls few_;
   Walk walk_;
   static constexpr std::size_t kMostBound = 16;
@@ -134,6 +142,7 @@ class Player {
   std::vector<Node*> claimed_;
   std::vector<Node*> published_, waiting_;                        // waiting: published, inputs not cut yet, because of
   std::vector<std::pair<const Player*, std::uint64_t>> readers_;  // these threads in these epochs
+  std::vector<Node*> later_;                                      // whose turn comes after those that wait
 };
 
 Player* Player::take() {
@@ -164,9 +173,11 @@ Player::Use::~Use() {
   if (outer_ == nullptr) [[likely]]
     return;
   // What waits for threads to leave their syncs, this one among them, waits with the player that stays.
-  outer_->waiting_.insert(outer_->waiting_.end(), player_->waiting_.begin(), player_->waiting_.end());
-  outer_->readers_.insert(outer_->readers_.end(), player_->readers_.begin(), player_->readers_.end());
-  player_->waiting_.clear(), player_->readers_.clear();
+  for (std::vector<Node*>* const nodes : {&player_->waiting_, &player_->later_}) {
+    outer_->later_.insert(outer_->later_.end(), nodes->begin(), nodes->end());
+    nodes->clear();
+  }
+  player_->readers_.clear();
   player_->taken_ = false;
 }
 
@@ -223,12 +234,12 @@ void Player::begin_in_child() {
 }
 
 void Player::play(std::span<Node* const> roots, const char* reason) {
-  if (!waiting_.empty()) [[unlikely]]
+  if (!waiting_.empty() || !later_.empty()) [[unlikely]]
     collect(false);
   published_.clear();
   const Inside inside(*this);
   const std::uint8_t checks = value_checks();
-  if (checks == 0 && may_play_calls() && few_.list(roots)) {
+  if (checks == 0 && may_play_calls() && few_.list(roots, visits_)) {
     Claims claims;
     if (claim_few_calls(claims)) return make_few_calls(reason);
     few_.clear();  // another thread has made them, or some of them
@@ -319,7 +330,8 @@ void Player::compute(std::span<Node* const> roots, Claims& claims) {
   const std::uint8_t checks = value_checks();
   if ((checks & kCheckNan) != 0 && can_check(walk_, kCheckNan)) [[unlikely]]
     return interpret_looking_for_nan(walk_, results_);
-  const PlanEntryPtr entry = PlanCache::instance().find(roots.back()->hash, walk_.key);
+  const PlanCache::Use use(roots.back()->hash, walk_.key);
+  const PlanEntryPtr& entry = *use;
   if ((checks & kCheckModes) != 0 && can_check(walk_, kCheckModes)) [[unlikely]] {
     run_plan(*compile_entry(*entry, walk_));
     return compare_with_calls(walk_, results_);
@@ -362,7 +374,7 @@ void Player::run_plan(const Plan& plan) {
     leaves_.push_back(leaf_buffer(*walk_.order[record].node, *walk_.order[record].storage, plan.backend, staged_));
   const bool may_overwrite = value_checks() == 0;  // else the calls are to run on the same leaves
   takeovers_.choose(walk_, plan, may_overwrite ? bound.overwrites() : std::span<const Overwrite>());
-  takeovers_.announce([&] { return is_alone(); });
+  takeovers_.announce([&](const Node* leaf) { return has_readers({&leaf, 1}); });
   takeovers_.take(leaves_, results_);
   try {
     for (std::size_t i = 0; i < walk_.outputs.size(); ++i) {
@@ -378,13 +390,6 @@ void Player::run_plan(const Plan& plan) {
     throw;
   }
   staged_.clear();
-}
-
-/// Whether no other thread is inside a sync.
-bool Player::is_alone() const {
-  for (const Player* p = players.load(); p != nullptr; p = p->next_)
-    if (p != this && p->epoch_.load() % 2 != 0) return false;
-  return true;
 }
 
 bool Player::claim_few_calls(Claims& claims) {
@@ -434,16 +439,28 @@ void Player::publish(Node* node, StoragePtr& result) {
   published_.push_back(node);
 }
 
+/// The players of other threads that are inside a sync in which they may have visited one of the nodes, and their
+/// epochs.
+template <class F> void Player::for_each_reader(std::span<const Node* const> nodes, F&& f) const {
+  for (const Player* p = players.load(std::memory_order_acquire); p != nullptr; p = p->next_) {
+    if (p == this || std::ranges::none_of(nodes, [p](const Node* n) { return p->visits_.may_have(n); })) continue;
+    if (const std::uint64_t epoch = p->epoch_.load(); epoch % 2 != 0) f(p, epoch);
+  }
+}
+
+bool Player::has_readers(std::span<const Node* const> nodes) const {
+  bool found = false;
+  for_each_reader(nodes, [&](const Player*, std::uint64_t) { found = true; });
+  return found;
+}
+
 void Player::cut_published(bool roots_only) {
-  const std::size_t before = readers_.size();
-  for (const Player* p = players.load(std::memory_order_acquire); p != nullptr; p = p->next_)
-    if (const std::uint64_t e = p->epoch_.load(); e % 2 == 1 && p != this) readers_.emplace_back(p, e);
-  const bool alone = readers_.size() == before;
-  if (alone && roots_only) return cut(published_);  // the caller has them all
+  const bool are_read = has_readers(published_);
+  if (!are_read && roots_only) return cut(published_);  // the caller has them all
   // Operands first, so that no cut frees a node still in this list; the edge taken here keeps each one until then.
   for (Node* n : published_) n->refs.fetch_add(Node::kEdge, std::memory_order_relaxed);
-  if (!alone) {
-    waiting_.insert(waiting_.end(), published_.begin(), published_.end());
+  if (are_read) {
+    later_.insert(later_.end(), published_.begin(), published_.end());
     return;
   }
   cut(published_);
@@ -471,15 +488,20 @@ void Player::cut(std::span<Node* const> nodes) {
   drop(nullptr);
 }
 
+/// The nodes that wait do so for the threads that read them when their turn began, not for syncs that began after it.
 void Player::collect(bool wait) {
-  do {
-    std::erase_if(readers_, [](auto& r) { return r.first->epoch_.load() != r.second; });
+  while (!waiting_.empty() || !later_.empty()) {
+    std::erase_if(readers_, [](const auto& r) { return r.first->epoch_.load() != r.second; });
     if (!readers_.empty() && !wait) return;
-    if (!readers_.empty()) std::this_thread::yield();
-  } while (!readers_.empty());
-  const std::vector<Node*> nodes = std::exchange(waiting_, {});
-  cut(nodes);
-  for (Node* n : nodes) drop_edge(n);
+    if (!readers_.empty()) {
+      std::this_thread::yield();
+      continue;
+    }
+    const std::vector<Node*> nodes = std::exchange(waiting_, std::exchange(later_, {}));
+    for_each_reader(waiting_, [this](const Player* p, std::uint64_t epoch) { readers_.emplace_back(p, epoch); });
+    cut(nodes);
+    for (Node* n : nodes) drop_edge(n);
+  }
 }
 
 void play_parts(std::span<Node* const> roots, const char* reason) {

@@ -1,6 +1,7 @@
 // See takeovers.h.
 #include "frontend/engine/takeovers.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/bound_plan.h"
@@ -26,7 +27,7 @@ void Takeovers::choose_some(const Walk& walk, const Plan& plan, std::span<const 
   }
 }
 
-void Takeovers::announce(FunctionRef<bool()> is_alone) {
+void Takeovers::announce(FunctionRef<bool(const Node*)> may_read) {
   if (all_.empty()) return;
   std::size_t shown = 0;
   for (; shown < all_.size(); ++shown) {
@@ -35,7 +36,7 @@ void Takeovers::announce(FunctionRef<bool()> is_alone) {
     busy->release();
     break;
   }
-  if (shown == all_.size() && is_alone()) return;
+  if (shown == all_.size() && std::ranges::none_of(all_, [&](const Takeover& t) { return may_read(t.leaf); })) return;
   for (std::size_t i = 0; i < shown; ++i) all_[i].leaf->storage.exchange(all_[i].storage)->release();
   all_.clear();
 }

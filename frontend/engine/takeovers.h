@@ -22,10 +22,10 @@ class Takeovers {
     all_.clear();
     if (!allowed.empty()) choose_some(walk, plan, allowed);
   }
-  /// Announces to other threads that the leaves are about to be overwritten, unless a thread may be reading them or
-  /// announcing the same. Sequential consistency ensures that one of two threads sees the other, as in the publishing
+  /// Announces to other threads that the leaves are about to be overwritten, unless a thread `may_read` one of them or
+  /// announces the same. Sequential consistency ensures that one of two threads sees the other, as in the publishing
   /// of nodes.
-  void announce(FunctionRef<bool()> is_alone);
+  void announce(FunctionRef<bool(const Node*)> may_read);
   /// Moves the buffers from the leaves to the results.
   void take(std::span<LeafBuffer> leaves, std::span<StoragePtr> results) const;
   /// After a failed run: returns the buffers to the leaves; values that the run has overwritten are lost.
