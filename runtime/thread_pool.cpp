@@ -1,9 +1,9 @@
 // See thread_pool.h.
 //
 // One word drives a loop: `remaining_`, the count of unclaimed chunks. Storing it publishes a job, decreasing it claims
-// a chunk, zero means there is nothing to do and is what idle workers wait on. A claim that succeeds belongs to
-// whatever job is current: the job cannot end, nor its description change, before that chunk is counted off
-// `unfinished_`. So a worker that slept through any number of jobs needs no generation counter to be safe.
+// a chunk, zero means there is nothing to do. Sleeping workers are woken by another word, `calls_`. A claim that
+// succeeds belongs to whatever job is current: the job cannot end, nor its description change, before that chunk is
+// counted off `unfinished_`. So a worker that slept through any number of jobs needs no generation counter to be safe.
 #include "runtime/thread_pool.h"
 
 #include <algorithm>
@@ -31,6 +31,8 @@ constexpr Clock::duration kSpin = std::chrono::microseconds(100);
 /// Between two looks at the clock a thread that waits does nothing for a microsecond or two. Where more has passed,
 /// somebody else was given its processor.
 constexpr Clock::duration kPushedAside = std::chrono::microseconds(25);
+/// Waking a worker costs the caller some 10 us, and the worker comes after some 20.
+constexpr double kWorthWaking = 70'000;
 /// A claim costs some tens of nanoseconds and a cache miss: chunks shorter than this waste it.
 constexpr double kChunkNanoseconds = 4'000;
 /// Enough for a thread that is pushed aside by another program to hand its share to the rest.
@@ -58,12 +60,12 @@ std::atomic<int>& wanted_threads() {
 
 class ThreadPool {
  public:
-  /// Takes the pool if it is free. False: run on the caller.
-  bool run(std::int64_t begin, std::int64_t end, std::int64_t chunk, Body body);
+  /// Takes the pool if it is free. False: run on the caller. `ns` is the cost of all on one thread.
+  bool run(std::int64_t begin, std::int64_t end, std::int64_t chunk, Body body, double ns);
 
  private:
   void resize(int threads);
-  void wake_workers();
+  void wake_workers(double ns);
   void work_loop();
   void help();
   void run_chunk(std::int64_t index);
@@ -75,6 +77,7 @@ class ThreadPool {
   alignas(64) std::atomic<int> remaining_{0};
   alignas(64) std::atomic<int> unfinished_{0};
   alignas(64) std::atomic<int> parked_{0};
+  std::atomic<std::uint32_t> calls_{0};  // of workers that are asleep
   alignas(64) std::atomic<bool> taken_{false};
   alignas(64) std::atomic<bool> stop_{false};
   int processors_ = 1, workers_wanted_ = 0;  // written while there are no workers
@@ -82,6 +85,7 @@ class ThreadPool {
   alignas(64) const Body* body_ = nullptr;
   std::int64_t begin_ = 0, end_ = 0, chunk_ = 0;
   int chunks_ = 0;
+  Clock::time_point last_end_;                 // of a loop
   std::atomic<std::int64_t> failed_chunk_{0};  // the lowest that failed, or chunks_
   std::mutex failure_mutex_;
   std::exception_ptr failure_;
@@ -133,6 +137,11 @@ class Patience {
   void begin() { idle_since_ = last_look_ = Clock::now(); }
   /// Work has come while it was waiting.
   void was_right() { spin_ = std::min(kSpin, 2 * spin_ + std::chrono::microseconds(1)); }
+  /// Work has come: had it waited as long as it may, it would have been there. Short loops are over when a worker has
+  /// been woken, so without this it would be late for ever.
+  void was_woken() {
+    if (Clock::now() - idle_since_ < kSpin + kPushedAside) was_right();
+  }
   bool is_over() {
     const auto now = Clock::now();
     const bool was_pushed_aside = !is_crowded_ && now - last_look_ > kPushedAside;
@@ -158,28 +167,34 @@ void ThreadPool::work_loop() {
     } else if (spins % 32 != 0 || !patience.is_over()) {
       relax();
     } else {
-      // Counted before the last look, as the publisher stores before it counts: one of the two sees the other.
+      // Counted before the last look, as the publisher stores before it counts: one of the two sees the other. A call
+      // wakes it whether or not the loop is over by then: the next one may come soon.
+      const std::uint32_t calls = calls_.load(std::memory_order_seq_cst);
       parked_.fetch_add(1, std::memory_order_seq_cst);
-      if (!stop_.load(std::memory_order_seq_cst)) remaining_.wait(0, std::memory_order_seq_cst);
+      if (!stop_.load(std::memory_order_seq_cst) && remaining_.load(std::memory_order_seq_cst) == 0)
+        calls_.wait(calls, std::memory_order_seq_cst);
       parked_.fetch_sub(1, std::memory_order_relaxed);
-      patience.begin();
+      patience.was_woken(), patience.begin();
     }
   }
 }
 
-/// As many as there are chunks for: of a large machine's most stay asleep through a short loop.
-void ThreadPool::wake_workers() {
+/// As many as there are chunks for: of a large machine's most stay asleep through a short loop. If it is short and
+/// loops are far apart, all do.
+void ThreadPool::wake_workers(double ns) {
   const int parked = parked_.load(std::memory_order_seq_cst), wanted = chunks_ - 1;
-  if (parked == 0) return;
-  if (wanted >= parked) return remaining_.notify_all();
-  for (int i = 0; i < wanted; ++i) remaining_.notify_one();
+  if (parked == 0 || (ns < kWorthWaking && Clock::now() - last_end_ > kSpin)) return;
+  calls_.fetch_add(1, std::memory_order_seq_cst);
+  if (wanted >= parked) return calls_.notify_all();
+  for (int i = 0; i < wanted; ++i) calls_.notify_one();
 }
 
 void ThreadPool::resize(int threads) {
   stop_.store(true, std::memory_order_seq_cst);
-  // Parked workers sleep while the word is 0; no thread claims below it.
+  // No thread claims below zero, and none goes to sleep.
   remaining_.store(-1, std::memory_order_seq_cst);
-  remaining_.notify_all();
+  calls_.fetch_add(1, std::memory_order_seq_cst);
+  calls_.notify_all();
   for (std::thread& t : workers_) t.join();
   workers_.clear();
   remaining_.store(0, std::memory_order_relaxed);
@@ -210,7 +225,7 @@ void ThreadPool::raise_failure() {
   std::rethrow_exception(failure);
 }
 
-bool ThreadPool::run(std::int64_t begin, std::int64_t end, std::int64_t chunk, Body body) {
+bool ThreadPool::run(std::int64_t begin, std::int64_t end, std::int64_t chunk, Body body, double ns) {
   if (taken_.load(std::memory_order_relaxed) || taken_.exchange(true, std::memory_order_acquire)) return false;
   const int threads = thread_count();
   if (static_cast<int>(workers_.size()) + 1 != threads) [[unlikely]]
@@ -221,9 +236,10 @@ bool ThreadPool::run(std::int64_t begin, std::int64_t end, std::int64_t chunk, B
   failed_chunk_.store(chunks_, std::memory_order_relaxed);
   unfinished_.store(chunks_, std::memory_order_relaxed);
   remaining_.store(chunks_, std::memory_order_seq_cst);
-  wake_workers();
+  wake_workers(ns);
   help();
   join();
+  last_end_ = Clock::now();
   raise_failure();
   taken_.store(false, std::memory_order_release);
   return true;
@@ -257,7 +273,7 @@ void run_parallel(std::int64_t begin, std::int64_t end, double ns_per_item, Body
   const std::int64_t chunks = std::clamp<std::int64_t>(threads * kChunksPerThread, 1, worthwhile);
   std::int64_t chunk = (items + chunks - 1) / chunks;
   chunk = (chunk + granule - 1) / granule * granule;
-  if (chunk >= items || !pool().run(begin, end, chunk, body)) body(begin, end);
+  if (chunk >= items || !pool().run(begin, end, chunk, body, total)) body(begin, end);
 }
 
 }  // namespace
