@@ -82,13 +82,22 @@ std::optional<Vectors> vectors_of(const MatmulProblem& p) {
   return {};
 }
 
+std::int64_t parts(std::int64_t size, std::int64_t part) { return (size + part - 1) / part; }
+
+/// Columns that a task computes: as many for every thread, since each reads what it computes with once and that takes
+/// longer than anything else. Bits do not depend on it, as every column is a chain over all of k.
+std::int64_t columns_of_block(const MatmulProblem& p, const Vectors& v) {
+  constexpr std::int64_t kFewest = 128, kStep = 64;  // in whole cache lines, in runs that are not too short
+  const std::int64_t tasks = parts(thread_count(), p.batches);
+  const std::int64_t blocks = parts(parts(v.columns, kVectorColumns), tasks) * tasks;
+  const std::int64_t columns = parts(parts(v.columns, blocks), kStep) * kStep;
+  return std::min(v.columns, std::max(columns, kFewest));
+}
+
 void multiply_vectors(const MatmulProblem& p, const Vectors& v, TileEpilogue epilogue) {
   const auto storage = static_cast<std::size_t>(storage_of(p.dtype));
   const auto bytes = static_cast<std::int64_t>(byte_size(p.dtype));
-  // A share of the columns for every thread: a product of which memory is the limit gains most from a second one.
-  const std::int64_t share = (v.columns * p.batches / thread_count() + kNarrowest - 1) / kNarrowest * kNarrowest;
-  const std::int64_t block = std::min({v.columns, kVectorColumns, std::max(share, kNarrowest)}),
-                     blocks = (v.columns + block - 1) / block;
+  const std::int64_t block = columns_of_block(p, v), blocks = parts(v.columns, block);
   const double each = static_cast<double>(bytes) * 0.07 + static_cast<double>(v.count - 1) * 2 / per_ns(p.dtype);
   const double ns = 50 + static_cast<double>(p.k) * static_cast<double>(block) * each;
   const MatrixSide& few = v.are_rows ? p.lhs : p.rhs;
@@ -119,8 +128,6 @@ void multiply_vectors(const MatmulProblem& p, const Vectors& v, TileEpilogue epi
     }
   });
 }
-
-std::int64_t parts(std::int64_t size, std::int64_t part) { return (size + part - 1) / part; }
 
 /// Multiply-adds of a tile that is not cut further to have one for every thread: about 5 us.
 constexpr double kFewest = 5e5;

@@ -18,21 +18,30 @@ constexpr std::int64_t kAhead = 8192, kLine = 64;
 /// sums[j] continues its chain over four rows of the matrix, then single ones.
 template <class S> void add_rows(const typename S::Sum* x, const typename S::Element* matrix, std::int64_t row,
                                  std::int64_t k, typename S::Sum* sums, std::int64_t columns) {
-  constexpr std::int64_t kElement = sizeof(typename S::Element);
-  // Of wide rows the next four are found ahead by processors themselves.
-  const bool is_narrow = columns * kElement <= kAhead / 16;
-  const std::int64_t ahead = is_narrow ? kAhead / (columns * kElement) * row : 0;
+  using E = typename S::Element;
+  constexpr std::int64_t kOfLine = kLine / static_cast<std::int64_t>(sizeof(E));
+  // Of wide rows the next four are found ahead by processors themselves. Parts of rows are asked for in the loop: [768,
+  // 384] of [768, 768] on Sapphire Rapids at 14.5 GB/s instead of 13.1, [768, 128] at 17.6 instead of 13.3.
+  constexpr std::int64_t kNarrow = 3072, kToSecondLevel = 2;
+  const std::int64_t bytes = columns * static_cast<std::int64_t>(sizeof(E));
+  const bool is_narrow = bytes <= kNarrow;
+  const std::int64_t ahead = is_narrow ? (2 * kAhead / bytes + 1) * row : 0;
   std::int64_t p = 0;
   for (; p + 4 <= k; p += 4, matrix += 4 * row) {
-    if (is_narrow)
-      for (std::int64_t i = 0; i < 4; ++i)
-        for (std::int64_t j = 0; j < columns; j += kLine / kElement) __builtin_prefetch(matrix + ahead + i * row + j);
-    for (std::int64_t j = 0; j < columns; ++j) {
+    const auto continued = [&](std::int64_t j) __attribute__((always_inline)) {
       typename S::Sum sum = fused(x[p], S::widen(matrix[j]), sums[j]);
       sum = fused(x[p + 1], S::widen(matrix[row + j]), sum);
       sum = fused(x[p + 2], S::widen(matrix[2 * row + j]), sum);
-      sums[j] = fused(x[p + 3], S::widen(matrix[3 * row + j]), sum);
+      return fused(x[p + 3], S::widen(matrix[3 * row + j]), sum);
+    };
+    std::int64_t j = 0;
+    for (; is_narrow && j + kOfLine <= columns; j += kOfLine) {
+      for (std::int64_t i = 0; i < 4; ++i) __builtin_prefetch(matrix + ahead + i * row + j, 0, kToSecondLevel);
+      typename S::Sum line[kOfLine];  // read as a whole before anything is written, so that vectors do it
+      for (std::int64_t i = 0; i < kOfLine; ++i) line[i] = continued(j + i);
+      for (std::int64_t i = 0; i < kOfLine; ++i) sums[j + i] = line[i];
     }
+    for (; j < columns; ++j) sums[j] = continued(j);
   }
   for (; p < k; ++p, matrix += row)
     for (std::int64_t j = 0; j < columns; ++j) sums[j] = fused(x[p], S::widen(matrix[j]), sums[j]);
