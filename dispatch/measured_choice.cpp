@@ -12,10 +12,10 @@
 namespace fermata {
 namespace {
 
-/// A kernel replaces the predicted one if that takes more than a fifth longer.
-constexpr double kWrong = 1.2;
+/// A kernel replaces the predicted one if that takes more than a tenth longer.
+constexpr double kWrong = 1.1;
 /// Comparisons of a kernel with the predicted one; the shortest time of each counts.
-constexpr int kComparisons = 3;
+constexpr int kComparisons = 5;
 /// Calls that are only timed; the first may compile a kernel.
 constexpr int kCallsBefore = 4;
 /// The fraction of the time of the calls that comparisons may take.

@@ -2,7 +2,7 @@
 //
 // Costs (KernelVariant::cost) are predictions. The first calls of a kind are timed; then kernels that may be faster do
 // the same work as well, into separate memory, so that no result depends on a comparison. Comparisons take at most
-// a third of the time that the calls have taken. If a kernel is faster by more than a fifth, the calls that
+// a third of the time that the calls have taken. If a kernel is faster by more than a tenth, the calls that
 // follow use it.
 #pragma once
 

@@ -15,7 +15,7 @@
 namespace fermata {
 
 /// Calls that are predicted to take less than this (ns) are never timed.
-inline constexpr double kLeastCompared = 20e3;
+inline constexpr double kLeastCompared = 5e3;
 
 /// The kernel of a call of the CPU that is predicted to be fastest with `predicted`.
 ChosenKernel measured_choice(const BackendCell& cell, const KernelVariant& predicted, DType operand,

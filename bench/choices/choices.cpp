@@ -1,5 +1,7 @@
-// fermata_choices [--all] [--threads N] [REGEX]: every kernel that can do a product or a convolution is timed at many
-// sizes, beside the one that the table chooses. Prints the choices that cost a tenth or more.
+// fermata_choices [--all] [--threads N] [--measured] [REGEX]: every kernel that can do a product or a convolution is
+// timed at many sizes, beside the one that the table chooses. Prints the choices that cost a tenth or more.
+// `--measured`: beside the one that calls use after a while, when they have been compared
+// (dispatch/measured_choices.h).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,6 +16,7 @@
 
 #include "codegen_cpu/eager/eager.h"
 #include "dispatch/kernel_table.h"
+#include "dispatch/operator.h"
 #include "dispatch/variant_choice.h"
 #include "fermata/fermata.h"
 #include "ir/shape.h"
@@ -31,7 +34,8 @@ struct Call {
   struct Operand {
     DType dtype;
     Shape sizes;
-    bool is_transposed = false;  // its last two axes lie the other way in memory
+    bool is_transposed = false;     // its last two axes lie the other way in memory
+    bool is_channels_last = false;  // of an image, as networks keep them between convolutions
   };
   std::vector<Operand> inputs;
   Operand output;
@@ -50,6 +54,7 @@ class Operands {
         const std::size_t last = o.sizes.rank() - 1;
         strides[last] = o.sizes[last - 1], strides[last - 1] = 1;
       }
+      if (o.is_channels_last) strides[1] = 1, strides[3] = o.sizes[1], strides[2] = o.sizes[3] * o.sizes[1];
       strides_.push_back(strides);
       memory_.emplace_back(static_cast<std::size_t>(element_count(o.sizes)) * byte_size(o.dtype) + 64);
       fill(memory_.back(), o.dtype);
@@ -118,6 +123,21 @@ std::vector<Timed> time_variants(const Call& call) {
   return timed;
 }
 
+/// The kernel that calls have settled on, and after how many of them; null if they have not, after a great many.
+const KernelVariant* measured_kernel(const Call& call, const std::vector<Timed>& timed, int& calls) {
+  constexpr int kMostCalls = 1000;
+  const Operands operands(call);
+  const CallArgs args = operands.args();
+  ChosenKernel chosen{};
+  for (calls = 0; calls < kMostCalls; ++calls) {
+    chosen = select_call(operator_entry(call.op), BackendKey::cpu, call.inputs[0].dtype, args, {});
+    if (chosen.open == nullptr) break;
+    chosen.open->run(chosen.call, args);
+  }
+  const auto used = std::ranges::find(timed, chosen.call, [](const Timed& t) { return t.variant->call; });
+  return used != timed.end() ? used->variant : nullptr;
+}
+
 std::string name_of(DType dtype) { return std::string(name(dtype)); }
 
 void add_products(std::vector<Call>& calls) {
@@ -165,24 +185,28 @@ void add_convolutions(std::vector<Call>& calls) {
                               {32, 1, 8, 1, 28, 5, 1},      {1, 32, 32, 32, 112, 3, 1},  {8, 96, 96, 96, 56, 3, 1},
                               {8, 96, 96, 96, 56, 3, 2},    {1, 960, 960, 960, 7, 3, 1}, {4, 32, 64, 4, 28, 3, 1},
                               {2, 480, 480, 480, 14, 5, 1}, {1, 24, 144, 1, 56, 1, 1},   {1, 960, 160, 1, 7, 1, 1}};
-  for (const Sizes& s : kSizes) {
-    const std::int64_t padding = s.taps / 2, result = (s.size + 2 * padding - s.taps) / s.stride + 1;
-    const Shape x{s.images, s.in, s.size, s.size}, w{s.out, s.in / s.groups, s.taps, s.taps},
-        y{s.images, s.out, result, result};
-    calls.push_back({fmt::format("conv f32 {} {} /{} groups {}", to_string(x), to_string(w), s.stride, s.groups),
-                     Op::convolution,
-                     {{DType::f32, x}, {DType::f32, w}},
-                     {DType::f32, y},
-                     {s.groups, s.stride, s.stride, padding, padding, padding, padding, 1, 1}});
-  }
+  for (const Sizes& s : kSizes)
+    for (const bool is_last : {false, true}) {
+      const std::int64_t padding = s.taps / 2, result = (s.size + 2 * padding - s.taps) / s.stride + 1;
+      const Shape x{s.images, s.in, s.size, s.size}, w{s.out, s.in / s.groups, s.taps, s.taps},
+          y{s.images, s.out, result, result};
+      calls.push_back({fmt::format("conv f32 {} {} /{} groups {}{}", to_string(x), to_string(w), s.stride, s.groups,
+                                   is_last ? " channels last" : ""),
+                       Op::convolution,
+                       {{DType::f32, x, false, is_last}, {DType::f32, w}},
+                       {DType::f32, y, false, is_last},
+                       {s.groups, s.stride, s.stride, padding, padding, padding, padding, 1, 1}});
+    }
 }
 
 int run(int count, char** arguments) {
-  bool all = false;
+  bool all = false, is_measured = false;
   std::regex only(".*");
   for (int i = 1; i < count; ++i)
     if (std::strcmp(arguments[i], "--all") == 0)
       all = true;
+    else if (std::strcmp(arguments[i], "--measured") == 0)
+      is_measured = true;
     else if (std::strcmp(arguments[i], "--threads") == 0 && i + 1 < count)
       set_thread_count(std::atoi(arguments[++i]));
     else
@@ -192,15 +216,19 @@ int run(int count, char** arguments) {
   add_products(calls), add_convolutions(calls);
   fmt::print("{}, {} thread{}; times in us, in brackets what the table predicts\n\n", eager::instruction_set(),
              thread_count(), thread_count() == 1 ? "" : "s");
-  int compared = 0, within = 0;
+  int compared = 0, within = 0, calls_of_all = 0, most_calls = 0;
   double lost = 0;
   for (const Call& call : calls) {
     if (!std::regex_search(call.text, only)) continue;
     const std::vector<Timed> timed = time_variants(call);
     if (timed.size() < 2) continue;
     const Operands operands(call);
-    const KernelVariant* const chosen =
+    const KernelVariant* chosen =
         cheapest_variant(backend_cell(call.op, BackendKey::cpu)->variants, call.inputs[0].dtype, operands.args());
+    if (int calls = 0; is_measured) {
+      if (const KernelVariant* const measured = measured_kernel(call, timed, calls)) chosen = measured;
+      calls_of_all += calls, most_calls = std::max(most_calls, calls);
+    }
     const auto best = std::ranges::min_element(timed, {}, &Timed::ns);
     const auto used = std::ranges::find(timed, chosen, &Timed::variant);
     const double ratio = used->ns / best->ns;
@@ -216,6 +244,9 @@ int run(int count, char** arguments) {
   }
   fmt::print("\n{} of {} choices cost less than a tenth more than the best kernel; {:.3f} of its time in the mean\n",
              within, compared, std::exp(lost / std::max(compared, 1)));
+  if (is_measured)
+    fmt::print("settled after {:.1f} calls in the mean, {} at most\n",
+               static_cast<double>(calls_of_all) / std::max(compared, 1), most_calls);
   return 0;
 }
 

@@ -38,7 +38,7 @@ template <class T> bool multiply(const MatmulProblem& p, TileEpilogue epilogue) 
   const std::int64_t rows = std::min(p.m, kStrip), strips = (p.m + rows - 1) / rows, rest = p.m - (strips - 1) * rows;
   const auto kernel = kernel_for<T>(p, rows), last_kernel = rest == rows ? kernel : kernel_for<T>(p, rest);
   if (kernel == nullptr || last_kernel == nullptr) return false;
-  const double ns = 20 + static_cast<double>(rows * p.n * p.k) * sizeof(T) / 4 / 50;
+  const double ns = 20 + static_cast<double>(rows * p.n * p.k) * sizeof(T) / 4 / product_rates().libxsmm;
   parallel_for(0, p.batches * strips, ns, [&](std::int64_t first, std::int64_t last) {
     std::int64_t batch = first / strips, strip = first % strips;
     for (std::int64_t task = first; task < last; ++task) {
