@@ -62,17 +62,18 @@ bool matmul_i32_onednn_fits(const CallArgs& args) {
 
 double matmul_i32_onednn_cost(const CallArgs& args) {
   const MatmulProblem p = decode_matmul(args);
-  // Wide right sides, of which a tile takes a part of each row, go through slow copies. Fitted to Sapphire Rapids with
-  // tiles; our own kernels are slower anyway where there are none.
+  // Fitted to Sapphire Rapids. With tiles, wide right sides, of which a tile takes a part of each row, go through slow
+  // copies.
   constexpr double kLargeResult = 1 << 20;
-  const bool is_wide = p.n > 512, has_edge = p.n % 16 != 0;
+  const bool has_tiles = onednn::has_isa(dnnl::cpu_isa::avx512_core_amx);
+  const bool is_wide = has_tiles && p.n > 512, has_edge = has_tiles && p.n % 16 != 0;
   const auto whole = [](std::int64_t x, std::int64_t step) {
     return static_cast<double>((x + step - 1) / step * step);
   };
   const auto batches = static_cast<double>(p.batches), m = static_cast<double>(p.m), n = static_cast<double>(p.n);
   const double work = m * whole(p.n, 16) * whole(p.k, 64) / per_ns(DType::i8) * (is_wide ? 3 : has_edge ? 2 : 1);
-  const double packing = n * static_cast<double>(p.k) * (is_wide ? 0.16 : 0.035);
-  const double result = m * n * (is_wide ? 1 : batches * m * n * 4 >= kLargeResult ? 0.18 : 0);
+  const double packing = n * static_cast<double>(p.k) * (is_wide ? 0.16 : has_tiles ? 0.035 : 0.06);
+  const double result = m * n * (is_wide ? 1 : has_tiles && batches * m * n * 4 >= kLargeResult ? 0.18 : 0);
   return batches * (480 + work + packing + result);
 }
 

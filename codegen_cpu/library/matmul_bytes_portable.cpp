@@ -1,4 +1,5 @@
 // See matmul_bytes.h: the kernels for any machine. They widen to i32 and leave the rest to matmul_portable.
+#include "codegen_cpu/eager/eager.h"
 #include "codegen_cpu/irregular/positions.h"
 #include "codegen_cpu/irregular/strided_copy.h"
 #include "codegen_cpu/library/matmul.h"
@@ -70,7 +71,10 @@ void matmul_i32_portable(const CallArgs& args) {
 }
 double matmul_i32_portable_cost(const CallArgs& args) {
   const MatmulProblem p = decode_matmul(args);
-  return portable_cost(p.multiply_adds() * (is_vector_product(p) ? 2.4 : 1));  // sides are widened first
+  const double rate = eager::instruction_set() == "avx512" ? 30 : eager::instruction_set() == "avx2" ? 15 : 8;
+  const auto sides =
+      static_cast<double>(args.inputs[0].element_count() + args.inputs[1].element_count());  // widened first
+  return 300 + p.multiply_adds() / rate + sides * 0.3 + (p.batches > 1 ? 80 * static_cast<double>(p.batches) : 0);
 }
 
 void matmul_packed_portable(const CallArgs& args) {
