@@ -359,24 +359,12 @@ bool sort_in_vectors(const CallArgs& args, unsigned axis, bool descending) {
   return true;
 }
 
-/// Whether radix sort puts keys of 4 bytes in order sooner than vectors of four keys and positions do, as with AVX2:
-/// 5.2 and 7.1 ns for each of 3000.
-static bool is_faster_by_radix([[maybe_unused]] std::int64_t size) {
-#if defined(__x86_64__)
-  constexpr std::int64_t kLongForRadix = 1024;
-  return vector_sort() == &kVectorSortAvx2 && size >= kLongForRadix;
-#else
-  return false;
-#endif
-}
-
 bool argsort_in_vectors(const CallArgs& args, unsigned axis, bool descending) {
   const VectorSortKeys* const keys = keys_of(args, axis);
   if (keys == nullptr) return false;
   const SortedLines lines(args, axis);
   const bool is_wide = byte_size(args.inputs[0].dtype) == 8;
   if (!is_wide && lines.size() >= kLeastShared && !shares_lines(lines)) return false;
-  if (!is_wide && is_faster_by_radix(lines.size())) return false;
   if (is_wide)
     argsort_lines<std::int64_t>(lines, *vector_sort(), *keys, descending);
   else
