@@ -177,7 +177,7 @@ TEST_F(Cli, ProgramsNameFilesInTheirFolderOnly) {
   }
   EXPECT_EQ(run_program("fermata run folder/p.ir --input %0=outside.csv").status, 0);
   EXPECT_EQ(run_program("fermata run folder/p.ir --input %0=/dev/zero").err,
-            "FM1601 FileError: load_csv: /dev/zero: is a device\n");
+            "FM1601 FileError: load_csv: /dev/zero: is a device, not a regular file\n");
 }
 
 TEST_F(Cli, OptRunsPassesInOrder) {

@@ -6,11 +6,14 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <thread>
 
 #include "fermata/fermata.h"
 #include "fermata/io.h"
+#include "fermata/modules.h"
+#include "fermata/training_file.h"
 #include "frontend/tools/io/file.h"
 #include "ir/error.h"
 #include "tests/frontend/scratch_folder.h"
@@ -154,15 +157,38 @@ TEST_F(Io, NpyIsWrittenFromViewsAndReadFromPipes) {
   EXPECT_EQ(load_npy("a.npy").to_vector<int>(), (std::vector<int>{0, 3, 1, 4, 2, 5}));
   const std::string whole = contents("a.npy");
   for (const std::size_t bytes : {whole.size(), whole.size() - 3, std::size_t{20}, std::size_t{4}, std::size_t{0}}) {
-    std::filesystem::remove("pipe");
-    ASSERT_EQ(mkfifo("pipe", 0600), 0);
-    std::thread writer([&] { std::ofstream("pipe", std::ios::binary) << whole.substr(0, bytes); });
+    int ends[2];
+    ASSERT_EQ(::pipe(ends), 0);
+    std::thread writer([&] {
+      EXPECT_EQ(::write(ends[1], whole.data(), bytes), static_cast<ssize_t>(bytes));
+      ::close(ends[1]);
+    });
+    const std::string pipe = "/proc/self/fd/" + std::to_string(ends[0]);  // as of a shell
     if (bytes == whole.size())
-      EXPECT_EQ(load_npy("pipe").to_vector<int>(), (std::vector<int>{0, 3, 1, 4, 2, 5}));
+      EXPECT_EQ(load_npy(pipe).to_vector<int>(), (std::vector<int>{0, 3, 1, 4, 2, 5}));
     else
-      EXPECT_THROW(load_npy("pipe"), FileError) << bytes;
+      EXPECT_THROW(load_npy(pipe), FileError) << bytes;
     writer.join();
+    ::close(ends[0]);
   }
+}
+
+TEST_F(Io, WhatMightNeverEndIsAnErrorAtOnce) {
+  ASSERT_EQ(mkfifo("fifo", 0600), 0);
+  nn::Linear model(2, 2);
+  optim::SGD optimizer(model, {});
+  const std::pair<std::string, std::function<void(const std::string&)>> readers[] = {
+      {"load_npy", [](const std::string& path) { load_npy(path); }},
+      {"map_npy", [](const std::string& path) { map_npy(path); }},
+      {"load_csv", [](const std::string& path) { load_csv(path); }},
+      {"load_npz", [](const std::string& path) { load_npz(path); }},
+      {"load_safetensors", [](const std::string& path) { load_safetensors(path); }},
+      {"load_safetensors", [&](const std::string& path) { load_training(path, model, optimizer); }}};
+  for (const auto& [name, read] : readers)
+    for (const auto& [path, what] : {std::pair("fifo", "a named pipe"), std::pair("/dev/zero", "a device"),
+                                     std::pair("/dev/null", "a device"), std::pair(".", "a directory")})
+      EXPECT_EQ(test::headline<FileError>([&] { read(path); }),
+                "FM1601 FileError: " + name + ": " + path + ": is " + what + ", not a regular file");
 }
 
 TEST_F(Io, NpyIsWhatNumpyWrites) {

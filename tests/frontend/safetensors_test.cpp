@@ -226,10 +226,10 @@ TEST_F(Safetensors, WhatIsNoFileIsAnError) {
             "FM1601 FileError: load_safetensors: gone: cannot be opened (No such file or directory)");
   std::filesystem::create_directory("folder");
   EXPECT_EQ(test::headline<FileError>([] { load_safetensors("folder"); }),
-            "FM1601 FileError: load_safetensors: folder: cannot be mapped (Is a directory)");
+            "FM1601 FileError: load_safetensors: folder: is a directory, not a regular file");
   ASSERT_EQ(::mkfifo("pipe", 0600), 0);
   EXPECT_EQ(test::headline<FileError>([] { load_safetensors("pipe"); }),
-            "FM1601 FileError: load_safetensors: pipe: cannot be mapped (Invalid argument)");
+            "FM1601 FileError: load_safetensors: pipe: is a named pipe, not a regular file");
   EXPECT_EQ(test::headline<FileError>([] { save_safetensors("gone/a", {}); }),
             "FM1602 FileError: save_safetensors: gone/a: cannot be written (No such file or directory)");
 }

@@ -95,6 +95,8 @@ TEST_F(OnnxErrors, DamagedFiles) {
   EXPECT_EQ(message<FileError>([] { return onnx::load("m.onnx"); }), at_load("no graph"));
   EXPECT_EQ(message<FileError>([] { return onnx::load("none.onnx"); }),
             "FM1601 FileError: onnx: none.onnx: cannot be opened (No such file or directory)\n  at   HERE");
+  EXPECT_EQ(message<FileError>([] { return onnx::load("/dev/zero"); }),
+            "FM1601 FileError: onnx: /dev/zero: is a device, not a regular file\n  at   HERE");
 
   GraphBuilder unknown = sum_of_two();
   unknown.node("Add", {"a", "z"}, {"w"});

@@ -1,8 +1,11 @@
 // See file.h.
 #include "frontend/tools/io/file.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -41,17 +44,40 @@ void throw_dtype(std::string_view function, DType dtype, std::string_view takes,
                                       {}, where, takes));
 }
 
+FileDescriptor open_input(std::string_view function, const std::string& path, InputKind kind,
+                          std::source_location where) {
+  // Without O_NONBLOCK a pipe waits for a writer here, and some devices for a carrier.
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  struct stat status {};
+  if (!file.is_open() || ::fstat(file.get(), &status) != 0)
+    throw_system(1601, function, path, "cannot be opened", errno, where);
+  if (S_ISREG(status.st_mode)) return file;
+  struct statfs system {};
+  const bool is_pipe = S_ISFIFO(status.st_mode);
+  const bool is_anonymous = is_pipe && ::fstatfs(file.get(), &system) == 0 && system.f_type == PIPEFS_MAGIC;
+  if (kind == InputKind::stream && is_anonymous) {
+    if (::fcntl(file.get(), F_SETFL, 0) != 0) throw_system(1601, function, path, "cannot be opened", errno, where);
+    return file;
+  }
+  const std::string_view what = S_ISDIR(status.st_mode)    ? "a directory"
+                                : is_anonymous             ? "a pipe"
+                                : is_pipe                  ? "a named pipe"
+                                : S_ISSOCK(status.st_mode) ? "a socket"
+                                                           : "a device";
+  throw FileError(
+      1601, format_error(1601, "FileError", fmt::format("{}: {}: is {}, not a regular file", function, path, what), {},
+                         where));
+}
+
 InputFile::InputFile(std::string_view function, const std::string& path, std::source_location where)
-    : function_(function), path_(path), where_(where), file_(std::fopen(path.c_str(), "rb")) {
-  if (file_ == nullptr) throw_system(1601, function, path, "cannot be opened", errno, where);
-  const int descriptor = fileno(file_.get());
-  struct stat status;
-  if (fstat(descriptor, &status) != 0) throw_system(1601, function, path, "cannot be read", errno, where);
-  // Devices such as /dev/zero do not end. Pipes do.
-  if (S_ISBLK(status.st_mode) || (S_ISCHR(status.st_mode) && isatty(descriptor) == 0))
-    throw FileError(1601,
-                    format_error(1601, "FileError", fmt::format("{}: {}: is a device", function, path), {}, where));
+    : function_(function), path_(path), where_(where) {
+  FileDescriptor file = open_input(function, path, InputKind::stream, where);
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) throw_system(1601, function, path, "cannot be read", errno, where);
   if (S_ISREG(status.st_mode)) size_ = static_cast<std::size_t>(status.st_size);
+  file_.reset(::fdopen(file.get(), "rb"));
+  if (file_ == nullptr) throw_system(1601, function, path, "cannot be read", errno, where);
+  static_cast<void>(file.release());
 }
 
 std::size_t InputFile::read(void* to, std::size_t bytes) {

@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "frontend/tools/io/file_descriptor.h"
 #include "ir/dtype.h"
 #include "ir/float16.h"
 #include "runtime/tensor.h"
@@ -27,7 +28,15 @@ namespace fermata {
 [[noreturn]] void throw_dtype(std::string_view function, DType dtype, std::string_view takes,
                               std::source_location where);
 
-/// A file that is read from its beginning; FM1601 FileError if it cannot be.
+/// What a reader takes: a regular file, or one that ends, too, but has no size.
+enum class InputKind : std::uint8_t { file, stream };
+/// Opens a file to be read. It never waits: FM1601 FileError for a named pipe, which might never have a writer, for a
+/// device, which need not end, and for what else is no regular file. A stream may also be an anonymous pipe, as of a
+/// shell. The only place where a path of a user is opened to be read.
+FileDescriptor open_input(std::string_view function, const std::string& path, InputKind kind,
+                          std::source_location where);
+
+/// A file that is read from its beginning; FM1601 FileError if it cannot be (open_input).
 class InputFile {
  public:
   InputFile(std::string_view function, const std::string& path, std::source_location where);

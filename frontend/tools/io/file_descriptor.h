@@ -13,10 +13,13 @@ class FileDescriptor {
   ~FileDescriptor() {
     if (is_open()) ::close(number_);
   }
+  FileDescriptor(FileDescriptor&& other) noexcept : number_(other.release()) {}
   FileDescriptor(const FileDescriptor&) = delete;
   FileDescriptor& operator=(const FileDescriptor&) = delete;
   bool is_open() const { return number_ >= 0; }
   int get() const { return number_; }
+  /// Gives it away.
+  int release() { return std::exchange(number_, -1); }
   /// Closes it now; false if that failed.
   bool close() { return ::close(std::exchange(number_, -1)) == 0; }
 

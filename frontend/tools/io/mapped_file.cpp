@@ -1,7 +1,6 @@
 // See mapped_file.h.
 #include "frontend/tools/io/mapped_file.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -32,12 +31,9 @@ bool has_only_bits(std::string_view bytes) {
 
 std::shared_ptr<const MappedFile> MappedFile::open(std::string_view function, const std::string& path,
                                                    std::source_location where) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe would wait
+  const FileDescriptor file = open_input(function, path, InputKind::file, where);
   struct stat status {};
-  if (!file.is_open() || ::fstat(file.get(), &status) != 0)
-    throw_system(1601, function, path, "cannot be opened", errno, where);
-  if (!S_ISREG(status.st_mode))
-    throw_system(1601, function, path, "cannot be mapped", S_ISDIR(status.st_mode) ? EISDIR : EINVAL, where);
+  if (::fstat(file.get(), &status) != 0) throw_system(1601, function, path, "cannot be mapped", errno, where);
   const auto size = static_cast<std::size_t>(status.st_size);
   void* data = nullptr;
   if (size > 0) {
