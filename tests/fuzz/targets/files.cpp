@@ -23,13 +23,13 @@ void npy(std::string_view input) {
   const std::string read = outcome_of([&] { return load_npy(file.path()); });
   require(read == outcome_of([&] { return map_npy(file.path()); }), "a file that is mapped holds something else");
 }
-const AddFuzzTarget add_npy("npy", &npy);
+const AddFuzzTarget add_npy("npy", &npy, kReaderGrowth);
 
 void npz(std::string_view input) {
   const MemoryFile file(input);
   for (const auto& [name, array] : load_npz(file.path())) copy(array).sync();
 }
-const AddFuzzTarget add_npz("npz", &npz);
+const AddFuzzTarget add_npz("npz", &npz, kInflatedGrowth);
 
 /// The separator, the number of lines to skip and the dtype come first.
 void csv(std::string_view input) {
@@ -40,7 +40,7 @@ void csv(std::string_view input) {
   const MemoryFile file(head.rest());
   load_csv(file.path(), dtype, {.separator = separator, .skip_lines = skipped});
 }
-const AddFuzzTarget add_csv("csv", &csv);
+const AddFuzzTarget add_csv("csv", &csv, kReaderGrowth);
 
 void safetensors(std::string_view input) {
   const MemoryFile bytes(input);
@@ -51,7 +51,7 @@ void safetensors(std::string_view input) {
     } catch (const UnsupportedError&) {}  // dtypes of other engines
   }
 }
-const AddFuzzTarget add_safetensors("safetensors", &safetensors);
+const AddFuzzTarget add_safetensors("safetensors", &safetensors, kReaderGrowth);
 
 /// What cannot be read changes nothing.
 void training(std::string_view input) {
@@ -66,7 +66,7 @@ void training(std::string_view input) {
     throw;
   }
 }
-const AddFuzzTarget add_training("training", &training);
+const AddFuzzTarget add_training("training", &training, kReaderGrowth);
 
 }  // namespace
 }  // namespace fermata::testing

@@ -22,7 +22,7 @@ void exported(std::string_view input) {
   const std::string written = encode_program(program);
   require(encode_program(decode_program(written, "the input")) == written, "a program reads back as another one");
 }
-const AddFuzzTarget add_exported("exported", &exported);
+const AddFuzzTarget add_exported("exported", &exported, kReaderGrowth);
 
 /// Zeros of the sizes that a model asks for, or of 2 where it does not say; not of a dtype or of more elements than
 /// would take long.

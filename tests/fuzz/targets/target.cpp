@@ -25,16 +25,19 @@ const std::vector<FuzzTarget>& fuzz_targets() {
   return listed();
 }
 
-AddFuzzTarget::AddFuzzTarget(std::string_view name, void (*read)(std::string_view input)) {
-  listed().push_back({name, read});
+AddFuzzTarget::AddFuzzTarget(std::string_view name, void (*read)(std::string_view input), std::size_t growth) {
+  listed().push_back({name, read, growth});
 }
 
 void run_target(const FuzzTarget& target, std::string_view input) {
-  static const std::size_t limit = set_memory_limit(std::size_t{1} << 28);
-  static_cast<void>(limit);
+  constexpr std::size_t kLimit = std::size_t{1} << 28, kPages = std::size_t{4} << 20;
+  constexpr int kNoMemory = 3001;
+  const std::size_t allowed = memory_stats().peak_bytes + target.growth * input.size() + kPages;
+  set_memory_limit(target.growth == 0 ? kLimit : std::min(kLimit, allowed));
   try {
     target.read(input);
-  } catch (const InternalError&) { throw; } catch (const Error&) {
+  } catch (const InternalError&) { throw; } catch (const Error& error) {
+    require(target.growth == 0 || error.code() != kNoMemory, "an input makes a reader allocate more than it may");
   }
 }
 

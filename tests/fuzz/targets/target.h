@@ -17,14 +17,20 @@ namespace fermata::testing {
 struct FuzzTarget {
   std::string_view name;  // of its folder in tests/fuzz/corpus, too
   void (*read)(std::string_view input);
+  std::size_t growth = 0;  // bytes of tensors that it may take for a byte of input; 0: not checked
 };
+
+/// Of readers: what a header says allocates nothing.
+inline constexpr std::size_t kReaderGrowth = 10;
+/// Of readers of compressed files: as many bytes as deflate makes of one, at most.
+inline constexpr std::size_t kInflatedGrowth = 1032;
 
 /// Every target of the files beside this one, by name.
 const std::vector<FuzzTarget>& fuzz_targets();
 
 /// Adds a target while static objects are made.
 struct AddFuzzTarget {
-  AddFuzzTarget(std::string_view name, void (*read)(std::string_view input));
+  AddFuzzTarget(std::string_view name, void (*read)(std::string_view input), std::size_t growth = 0);
 };
 
 /// Lets a target read an input. Errors of input end here; those that say that the engine is wrong do not.
