@@ -10,6 +10,7 @@
 #include "fermata/control_flow.h"
 #include "fermata/export.h"
 #include "fermata/fermata.h"
+#include "runtime/bounds_check.h"
 #include "tests/run/program_folder.h"
 #include "tests/run/program_results.h"
 
@@ -29,6 +30,32 @@ TEST_F(Export, AModelGivesWhatTheFunctionGives) {
   EXPECT_EQ(summary.calls, 2u);
   const run::Program program(path());
   expect_result(program.run(views({x})), 0, model(x));
+}
+
+TEST_F(Export, IntegersOfEveryWidthAreAddedUpAndMultiplied) {
+  const auto model = [](const Tensor& x, const Tensor& index) {
+    std::vector<Tensor> all;
+    for (const DType t :
+         {DType::u8, DType::i8, DType::u16, DType::i16, DType::u32, DType::i32, DType::u64, DType::i64}) {
+      const Tensor y = astype(x, t);
+      for (const Tensor& z : {cumsum(y, 1), cumprod(y, 1), scatter_add(y, index, y, 1), matmul(y, y)})
+        all.push_back(astype(z, DType::f64));
+    }
+    return all;
+  };
+  const Tensor x = reshape(arange(36, DType::i64), {6, 6}) - 9, index = reshape(arange(36, DType::i64), {6, 6}) % 4;
+  export_program(path(), model, x, index);
+  const run::Results results = run::Program(path()).run(views({x.sync(), index.sync()}));
+  const std::vector<Tensor> wanted = model(x, index);
+  for (std::size_t i = 0; i < wanted.size(); ++i) expect_result(results, i, wanted[i], 0);
+}
+
+TEST_F(Export, ChecksOfBoundsStayBehind) {
+  const bool before = set_bounds_checks(true);
+  export_program(
+      path(), [](const Tensor& x) { return exp(x) * 2 + 1; }, ones({5}));
+  EXPECT_TRUE(set_bounds_checks(before));
+  expect_result(run::Program(path()).run(views({ones({5}).sync()})), 0, full({5}, 2 * std::exp(1.0) + 1));
 }
 
 TEST_F(Export, SizesThatAreDynamicNeedNoCompiler) {
