@@ -38,6 +38,20 @@ bool is_small(const Node& n) {
   return n.rank <= Node::kInlineRank && element_count(n.sizes()) <= kMostElements;
 }
 
+const Node* source_of_views(const Node* n) {
+  while (n->pending() && is_view(n->op)) n = n->operand(0);
+  return n;
+}
+
+/// A view that repeats the elements of a much smaller value. That a handle names it is no reason to write it out.
+bool is_vast_view(const Node& n) {
+  if (!is_view(n.op)) [[likely]]
+    return false;
+  constexpr std::int64_t kVast = std::int64_t{1} << 28;  // elements
+  const std::int64_t elements = element_count(n.sizes());
+  return elements >= kVast && element_count(source_of_views(&n)->sizes()) <= elements / 2;
+}
+
 /// The part of the key that describes a node, except its operands.
 enum class Head : std::uint8_t { more, plain };
 /// By op: plain where there are as many operands as the op says, and no numbers that decide which code is right. Until
@@ -124,7 +138,7 @@ void Walk::add_pending(Node* n) {
 void Walk::add_outputs(bool roots_only) {
   key.push_back(kOutputs - static_cast<std::uint32_t>(backend));  // graphs without leaves have no other word for it
   const std::size_t key_begin = key.size();
-  bool recomputes = false;
+  bool recomputes = false, leaves_views = false;
   for (std::uint32_t i = 0; i < order.size(); ++i) {
     const Node* n = order[i].node;
     if (order[i].storage != nullptr) continue;
@@ -135,10 +149,25 @@ void Walk::add_outputs(bool roots_only) {
       const std::uint64_t edges = refs & 0xffffffffu;
       wanted = tensors > 0 || edges > order[i].uses + tape || (tape > 0 && (worth_keeping(n->op) || is_small(*n)));
       recomputes = recomputes || (!wanted && tape > 0);
+      if (wanted && is_vast_view(*n)) wanted = false, leaves_views = true;
     }
     if (wanted) outputs.push_back(i), key.push_back(i);
   }
   if (recomputes) add_recompute_inputs(key_begin);
+  if (leaves_views) add_sources_of_views(key_begin);
+}
+
+/// Views that stay pending are derived later from values that exist by then.
+void Walk::add_sources_of_views(std::size_t key_begin) {
+  for (const Entry& entry : order) {
+    if (entry.storage != nullptr || !is_vast_view(*entry.node)) continue;
+    const std::uint32_t source = search(source_of_views(entry.node));
+    if (source != kUnseen && order[source].storage == nullptr) outputs.push_back(source);
+  }
+  std::ranges::sort(outputs);
+  outputs.erase(std::ranges::unique(outputs).begin(), outputs.end());
+  key.shrink(key_begin);
+  for (const std::uint32_t i : outputs) key.push_back(i);
 }
 
 /// Values that the tape asks for and that are not kept are computed again later. So that this does not compute a

@@ -85,6 +85,7 @@ class Walk {
   void add_operands(const Node& n, std::uint32_t* in_key, std::size_t count);
   void add_outputs(bool roots_only);
   void add_recompute_inputs(std::size_t key_begin);
+  void add_sources_of_views(std::size_t key_begin);
   struct Visit {
     Node* node;
     bool operands_listed;  // its pending operands are on the stack above it

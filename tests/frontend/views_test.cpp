@@ -322,6 +322,14 @@ TEST_P(Views, WhatSharesABufferKeepsItsValueWhenAViewIsWritten) {
   EXPECT_EQ(ints(leaf.grad()), Ints(3, 0));
 }
 
+TEST_P(Views, SlicesOfAVastViewTakeNoMemoryForTheRest) {
+  constexpr std::int64_t kVast = std::int64_t{1} << 40;
+  const Tensor three = full({1}, 3, DType::f32) * 1, x = broadcast_to(three, {kVast});
+  EXPECT_EQ(ints(x.slice(0, 5, 8)), (Ints{3, 3, 3}));
+  EXPECT_EQ(ints(x.slice(0, 7, 9) + three), (Ints{6, 6}));
+  EXPECT_EQ(x[kVast - 1].item<int>(), 3);
+}
+
 TEST_P(Views, RowsWrittenInTurnAreWhatTheNextOnesRead) {
   constexpr int kCount = 40;
   Tensor x = ones({kCount, 5}, DType::f64);  // the rows form a chain of updates, which stays in one place
