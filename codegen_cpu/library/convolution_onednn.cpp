@@ -250,6 +250,8 @@ class Parts {
 };
 
 void run_native(const CallArgs& args) try {
+  if (onednn::has_ended()) [[unlikely]]
+    return convolution_portable(args);
   const Prepared prepared(args);
   Parts(prepared.problem, args.epilogue).run();
 } catch (const dnnl::error& e) {

@@ -65,6 +65,8 @@ bool can_multiply(DType t) {
 bool has_onednn() { return true; }
 
 void matmul_onednn(const CallArgs& args, TileEpilogue epilogue) try {
+  if (has_ended()) [[unlikely]]
+    return matmul_portable(args, epilogue);
   if (split_calls(args, kReadInPlace, [&](const CallArgs& one) { matmul_onednn(one, epilogue); })) return;
   MatmulProblem p = decode_matmul(args);
   const PackedOperands packed(p);

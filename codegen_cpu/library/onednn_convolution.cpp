@@ -126,6 +126,9 @@ template <class Description> void Convolution::finish(const Description& d, cons
   weight_numbers_ = numbers_of(used_weight);
   weight_numbers_.insert(weight_numbers_.end(), key_.weight.strides.begin(), key_.weight.strides.end());
   scratch_ = memory(d.scratchpad_desc(), engine(), nullptr);
+  note_made(result_ == 2   ? PrimitiveKind::convolution
+            : result_ == 0 ? PrimitiveKind::data_gradient
+                           : PrimitiveKind::weight_gradient);
   scratch_bytes_ = d.scratchpad_desc().get_size();
 }
 

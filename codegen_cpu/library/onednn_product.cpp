@@ -5,6 +5,8 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
+#include <cstdlib>
 #include <list>
 #include <string>
 #include <string_view>
@@ -45,7 +47,18 @@ void bound_isa() {
   static_cast<void>(once);
 }
 
+constinit std::atomic<bool> ended{false};
+
 }  // namespace
+
+bool has_ended() { return ended.load(std::memory_order_relaxed); }
+
+void note_made(PrimitiveKind kind) {
+  static constinit std::atomic<unsigned> known{0};
+  const unsigned bit = 1u << static_cast<unsigned>(kind);
+  if ((known.load(std::memory_order_relaxed) & bit) != 0 || (known.fetch_or(bit) & bit) != 0) return;
+  std::atexit([] { ended.store(true); });  // runs before the destructors of what was made until now
+}
 
 dnnl::engine& engine() {
   bound_isa();
@@ -90,6 +103,7 @@ Product::Product(const Key& k) : key(k), stream_(engine()) {
   out_ = dnnl::memory(out, engine(), nullptr);
   scratch_ = dnnl::memory(description.scratchpad_desc(), engine(), nullptr);
   scratch_bytes_ = description.scratchpad_desc().get_size();
+  note_made(PrimitiveKind::product);
 }
 
 void Product::run(const void* lhs, const void* rhs, void* out) {

@@ -27,6 +27,13 @@ class SingleThreadedOpenMp {
 };
 
 bool has_isa(dnnl::cpu_isa wanted);
+/// oneDNN has static objects, which are destroyed when the process ends; destructors that run later still compute. True
+/// as soon as these objects may be gone: nothing may be made or run then.
+bool has_ended();
+/// Has to be called after each primitive was made. For the first of its kind oneDNN makes static objects, and
+/// has_ended() has to hold before they are destroyed.
+enum class PrimitiveKind : unsigned { product, convolution, data_gradient, weight_gradient };
+void note_made(PrimitiveKind kind);
 /// The library's view of the processor: one for the process.
 dnnl::engine& engine();
 dnnl::memory::data_type data_type_of(DType dtype);

@@ -19,7 +19,26 @@ FERMATA_LIBRARY(endings, m) {
       "twice", [](auto x) { return x + x; }, "x + x");
 }
 
-/// Uses all that keeps something for each thread; of libraries nothing: oneDNN has destroyed its own by then.
+/// Products and convolutions that libraries compute where there are any.
+bool computes_with_libraries() {
+  bool good = true;
+  for (const Mode mode : {Mode::compiled, Mode::eager}) {
+    const ModeGuard guard(mode);
+    for (const DType t : {DType::f32, DType::bf16, DType::i8}) {
+      const Tensor x = ones({130, 100}, t), y = ones({100, 120}, t);
+      good = good && sum(astype(matmul(x, y), DType::f64)).item<double>() == 130.0 * 120 * 100;
+    }
+    const Tensor images = ones({1, 8, 12, 12}), weights = ones({8, 8, 3, 3});
+    good = good && sum(conv2d(images, weights)).item<double>() == 8 * 100 * 72;
+    Tensor leaf = ones({8, 8, 3, 3}).sync();
+    leaf.requires_grad(true);
+    sum(conv2d(images, leaf)).backward();
+    good = good && leaf.grad().to_vector<float>()[0] == 100;
+  }
+  return good;
+}
+
+/// Uses all that keeps something for each thread.
 bool computes(const Tensor& pending) {
   bool good = true;
   for (const Mode mode : {Mode::compiled, Mode::eager}) {
@@ -65,6 +84,27 @@ TEST(Endings, StaticObjectsComputeAfterTheMainThreadsObjectsHaveGone) {
         std::exit(0);
       },
       ::testing::ExitedWithCode(0), "");
+}
+
+struct UsesLibrariesAtTheEnd {
+  ~UsesLibrariesAtTheEnd() {
+    if (!computes_with_libraries()) _exit(1);
+  }
+};
+
+/// oneDNN destroys static objects of its own, which are older or younger than those of the program.
+TEST(Endings, StaticObjectsUseLibraries) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  for (const bool is_first : {true, false}) {
+    const auto end = [&] {
+      alarm(120);
+      if (!is_first && !computes_with_libraries()) std::exit(2);
+      static UsesLibrariesAtTheEnd at_the_end;
+      if (is_first && !computes_with_libraries()) std::exit(2);
+      std::exit(0);
+    };
+    EXPECT_EXIT(end(), ::testing::ExitedWithCode(0), "") << is_first;
+  }
 }
 
 TEST(Endings, ObjectsOfAThreadThatWereThereFirstComputeWhenItEnds) {
