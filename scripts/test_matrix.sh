@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-machines=(plain avx2 avx512 threads-1 threads-2 threads-8 no-llvm no-shm read-only-home c-locale turkish umask-077
+machines=(plain avx2 avx512 baseline threads-1 threads-2 threads-8 no-llvm no-shm read-only-home c-locale turkish umask-077
           other-user few-files small-stack)
 build=build/release
 chosen=()
@@ -78,6 +78,10 @@ for machine in "${chosen[@]}"; do
   case $machine in
     plain) run plain ;;
     avx2 | avx512) run "$machine" env FERMATA_CPU="$machine" ;;
+    baseline)  # nothing is compiled for such processors
+      without=${what_is_compiled}
+      run baseline env FERMATA_CPU=baseline
+      without= ;;
     threads-*) run "$machine" env FERMATA_NUM_THREADS="${machine#threads-}" ;;
     no-llvm)
       without=${what_is_compiled}
