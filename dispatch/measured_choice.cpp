@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <utility>
 
 #include "ir/shape.h"
@@ -149,7 +150,9 @@ void MeasuredChoice::settle() {
     if (candidates_[i].runs == kComparisons && (best == 0 || candidates_[i].ns < candidates_[best].ns)) best = i;
   winner_ = best != 0 && candidates_[best].ns * kWrong < candidates_.front().ns ? best : 0;
   is_settled_.store(true, std::memory_order_release);
-  if (when_settled_) when_settled_(*this);
+  if (when_settled_) try {
+      when_settled_(*this);
+    } catch (const std::bad_alloc&) {}  // it is not kept for later processes: the call has been done
 }
 
 }  // namespace fermata

@@ -8,6 +8,7 @@
 #include <bit>
 #include <charconv>
 #include <map>
+#include <new>
 #include <string_view>
 
 #include "dispatch/measured_choice.h"
@@ -192,7 +193,7 @@ Entry* find(std::uint64_t number, std::atomic<Entry*>*& place) {
 }
 
 /// Keeps results that other processes have stored meanwhile.
-void store_found() {
+void store_found() try {
   Choices& all = choices();
   KeptChoices found;
   {
@@ -205,7 +206,7 @@ void store_found() {
   std::string text;
   for (const auto& [kind, kept] : together) text += to_text(kind, kept);
   DiskCache::instance().store(key(), kLabel, text);
-}
+} catch (const std::bad_alloc&) {}  // nobody waits for it
 
 void keep(std::uint64_t kind, Kept kept) {
   Choices& all = choices();
@@ -215,7 +216,13 @@ void keep(std::uint64_t kind, Kept kept) {
     if (all.kept) (*all.kept)[kind] = std::move(kept);
     if (std::exchange(all.is_storing, true)) return;
   }
-  run_in_background(&store_found);
+  try {
+    run_in_background(&store_found);
+  } catch (const std::bad_alloc&) {
+    const std::lock_guard lock(all.mutex);
+    all.is_storing = false;
+    throw;
+  }
 }
 
 /// Whether costs select the kernels of the op.
@@ -261,7 +268,6 @@ Entry* make_entry(std::uint64_t kind, const BackendCell& cell, const KernelVaria
   std::atomic<Entry*>* place = nullptr;
   if (Entry* const known = find(number, place)) return known;
   if (all.entries == kMostEntries) return nullptr;
-  ++all.entries;
   if (!all.kept) all.kept = kept_on_disk();
   std::optional<std::size_t> winner;
   if (const auto kept = all.kept->find(kind); kept != all.kept->end()) winner = winner_of(kept->second, candidates);
@@ -278,6 +284,7 @@ Entry* make_entry(std::uint64_t kind, const BackendCell& cell, const KernelVaria
   Entry* const entry = winner ? keep_forever<Entry>(number, std::move(candidates), *winner)
                               : keep_forever<Entry>(number, std::move(candidates), when_settled);
   place->store(entry, std::memory_order_release);
+  ++all.entries;
   return entry;
 }
 
@@ -298,8 +305,9 @@ ChosenKernel measured_choice(const BackendCell& cell, const KernelVariant& predi
   const std::uint64_t kind = kind_of(args);
   std::atomic<Entry*>* place = nullptr;
   Entry* entry = find(number_of(kind, cell), place);
-  if (entry == nullptr) [[unlikely]]
-    entry = make_entry(kind, cell, predicted, operand, args);
+  if (entry == nullptr) [[unlikely]] try {
+      entry = make_entry(kind, cell, predicted, operand, args);
+    } catch (const std::bad_alloc&) {}  // it is asked for again at the next such call
   if (entry == nullptr) return as_predicted;
   if (!entry->choice.is_settled()) return {predicted.call, &entry->choice};
   return {entry->choice.kernel(predicted.call, args), nullptr};

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <deque>
 #include <mutex>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -85,7 +86,9 @@ class Background {
       work_.pop_front();
       busy_ = true;
       lock.unlock();
-      next();
+      try {
+        next();
+      } catch (const std::bad_alloc&) {}  // nobody waits for it, and whoever misses what it makes asks again
       lock.lock();
       busy_ = false;
       changed_.notify_all();

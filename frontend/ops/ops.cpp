@@ -9,6 +9,7 @@
 #include "fermata/creation.h"
 #include "fermata/device.h"
 #include "fermata/views.h"
+#include "frontend/engine/no_memory.h"
 #include "frontend/ops/calls.h"
 #include "frontend/ops/op_rules.h"
 #include "frontend/transforms/autocast/autocast.h"
@@ -75,13 +76,13 @@ Tensor triangle(std::string_view function, Op keep, const Tensor& x, std::int64_
 
 }  // namespace
 
-Tensor detail::pointwise(Op op, const Operand& x) {
+Tensor detail::pointwise(Op op, const Operand& x) try {
   if (!is_defined_tensor(x)) [[unlikely]]
     return unary_slow_path(op, x);
   return Dispatcher<UnaryCall>::last_call(operator_entry(op), x.where(), x);
-}
+} catch (const std::bad_alloc&) { throw_no_memory(name(op), x.where()); }
 
-Tensor detail::pointwise(Op op, const Operand& lhs, const Operand& rhs) {
+Tensor detail::pointwise(Op op, const Operand& lhs, const Operand& rhs) try {
   const bool left = is_defined_tensor(lhs), right = is_defined_tensor(rhs);
   if (!(left && right) && !(left && !rhs.is_tensor()) && !(right && !lhs.is_tensor())) [[unlikely]]
     return binary_slow_path(op, lhs, rhs);
@@ -91,13 +92,13 @@ Tensor detail::pointwise(Op op, const Operand& lhs, const Operand& rhs) {
     if (auto special = special_power(cast, rhs)) return *std::move(special);
   }
   return Dispatcher<BinaryCall>::last_call(operator_entry(op), lhs.where(), lhs, rhs);
-}
+} catch (const std::bad_alloc&) { throw_no_memory(name(op), lhs.where()); }
 
-Tensor detail::pointwise(Op op, const Operand& a, const Operand& b, const Operand& c) {
+Tensor detail::pointwise(Op op, const Operand& a, const Operand& b, const Operand& c) try {
   const Operand* others[] = {&b, &c};
   const Tensor condition = lifted(op, a, others, 2);
   return Dispatcher<TernaryCall>::last_call(operator_entry(op), a.where(), Operand(condition, a.where()), b, c);
-}
+} catch (const std::bad_alloc&) { throw_no_memory(name(op), a.where()); }
 
 Tensor clip(const Operand& x, const Operand& low, const Operand& high) {
   const Tensor above = maximum(x, low);

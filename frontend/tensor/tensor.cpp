@@ -12,6 +12,7 @@
 #include "fermata/views.h"
 #include "frontend/distributed/mesh_state.h"
 #include "frontend/engine/alias.h"
+#include "frontend/engine/no_memory.h"
 #include "frontend/ops/calls.h"
 #include "frontend/tensor/device_scope.h"
 #include "frontend/tensor/host_elements.h"
@@ -174,17 +175,17 @@ const Tensor& Tensor::sync(Location where) const {
   return *this;
 }
 
-template <class T> T Tensor::item(Location where) const {
+template <class T> T Tensor::item(Location where) const try {
   require_defined("item", *this, where);
   if (const std::int64_t count = element_count(); count != 1)
     throw ValueError(1310, format_error(1310, "ValueError", fmt::format("item: {} elements, not one", count),
                                         describe(*this), where));
   return converted<T>(HostElements(*this, "item", where), "item", where)[0];
-}
+} catch (const std::bad_alloc&) { throw_no_memory("item", where); }
 
-template <class T> std::vector<T> Tensor::to_vector(Location where) const {
+template <class T> std::vector<T> Tensor::to_vector(Location where) const try {
   return converted<T>(HostElements(*this, "to_vector", where), "to_vector", where);
-}
+} catch (const std::bad_alloc&) { throw_no_memory("to_vector", where); }
 
 template <class T> T* Tensor::data(Location where) const {
   require_defined("data", *this, where);

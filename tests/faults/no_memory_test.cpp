@@ -72,6 +72,36 @@ TEST_F(NoMemory, Files) {
   EXPECT_GT(each_allocation_fails("load_csv", [&] { load_csv(csv, DType::f32); }), 0);
 }
 
+TEST_F(NoMemory, ReadingElements) {
+  const Tensor z = sum(x_).sync(), view = transpose(x_);
+  EXPECT_GT(each_allocation_fails("item", [&] { z.item<double>(); }), 0);
+  EXPECT_GT(each_allocation_fails("to_vector", [&] { x_.to_vector<double>(); }), 0);
+  EXPECT_GT(each_allocation_fails("to_vector of a view", [&] { view.to_vector<float>(); }), 0);
+}
+
+/// The first call of an op makes what later ones find.
+TEST_F(NoMemory, FirstCalls) {
+  const ModeGuard eager(Mode::eager);
+  const Tensor x = full({3, 4}, 0.5).sync(), strided = transpose(x);
+  Tensor (*const calls[])(Operand) = {asinh, acosh, atanh, erfc, expm1,   log1p, ndtr,  sinc,
+                                             cbrt,  i0e,   i1e,   mish, softsign, selu, digamma, lgamma};
+  int errors = 0;
+  for (std::uint64_t i = 0; i < std::size(calls); ++i) {
+    const Tensor& operand = i % 2 == 0 ? x : strided;
+    std::string bare;
+    faults::arm(FaultKind::allocation, 1 + i / 2);
+    try {
+      calls[i](operand);
+      faults::disarm();
+    } catch (const Error&) { faults::disarm(), ++errors; } catch (const std::bad_alloc&) {
+      faults::disarm();
+      if (!faults::was_of_program()) bare = faults::place();
+    }
+    EXPECT_EQ(bare, "") << "call " << i;
+  }
+  EXPECT_GT(errors, 0);
+}
+
 TEST_F(NoMemory, Texts) {
   const Tensor z = sum(exp(x_ + y_) * 2, {1});
   EXPECT_GT(each_allocation_fails("explain", [&] { explain(z); }), 0);
