@@ -5,11 +5,13 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <new>
 #include <random>
+#include <string>
 
 #include "frontend/distributed/mpi/mpi_calls.h"
 
@@ -50,10 +52,16 @@ std::unique_ptr<SharedArea> SharedArea::make(MPI_Comm comm, bool is_wanted, std:
                   where);
   for (std::size_t r = 0; r < all.size(); ++r) {
     if (r == area->own_) continue;
-    const int theirs = open(fmt::format("/proc/{}/fd/{}", all[r].process, all[r].file).c_str(), O_RDWR | O_CLOEXEC);
+    const std::string path = fmt::format("/proc/{}/fd/{}", all[r].process, all[r].file);
+    // Where processes are numbered otherwise there, this is any file of any process. To open a device or a pipe may
+    // already change something, so only a regular file of this size is; another one of them has another cookie.
+    struct stat status;
+    if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_size != static_cast<off_t>(kPartBytes))
+      continue;
+    const int theirs = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (theirs < 0) continue;
     // In another PID namespace the path may name another file: it is shorter or has another cookie.
-    if (lseek(theirs, 0, SEEK_END) == static_cast<off_t>(kPartBytes))
+    if (fstat(theirs, &status) == 0 && status.st_size == static_cast<off_t>(kPartBytes))
       if (void* const memory = map(theirs, kPartBytes)) {
         Part* const part = std::launder(static_cast<Part*>(memory));
         if (part->cookie == all[r].cookie)
