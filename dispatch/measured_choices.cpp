@@ -305,7 +305,8 @@ ChosenKernel measured_choice(const BackendCell& cell, const KernelVariant& predi
   const std::uint64_t kind = kind_of(args);
   std::atomic<Entry*>* place = nullptr;
   Entry* entry = find(number_of(kind, cell), place);
-  if (entry == nullptr) [[unlikely]] try {
+  if (entry == nullptr) [[unlikely]]
+    try {
       entry = make_entry(kind, cell, predicted, operand, args);
     } catch (const std::bad_alloc&) {}  // it is asked for again at the next such call
   if (entry == nullptr) return as_predicted;

@@ -83,8 +83,8 @@ TEST_F(NoMemory, ReadingElements) {
 TEST_F(NoMemory, FirstCalls) {
   const ModeGuard eager(Mode::eager);
   const Tensor x = full({3, 4}, 0.5).sync(), strided = transpose(x);
-  Tensor (*const calls[])(Operand) = {asinh, acosh, atanh, erfc, expm1,   log1p, ndtr,  sinc,
-                                             cbrt,  i0e,   i1e,   mish, softsign, selu, digamma, lgamma};
+  Tensor (*const calls[])(Operand) = {asinh, acosh, atanh, erfc, expm1,    log1p, ndtr,    sinc,
+                                      cbrt,  i0e,   i1e,   mish, softsign, selu,  digamma, lgamma};
   int errors = 0;
   for (std::uint64_t i = 0; i < std::size(calls); ++i) {
     const Tensor& operand = i % 2 == 0 ? x : strided;

@@ -56,7 +56,8 @@ std::unique_ptr<SharedArea> SharedArea::make(MPI_Comm comm, bool is_wanted, std:
     // Where processes are numbered otherwise there, this is any file of any process. To open a device or a pipe may
     // already change something, so only a regular file of this size is; another one of them has another cookie.
     struct stat status;
-    if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_size != static_cast<off_t>(kPartBytes))
+    if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode) ||
+        status.st_size != static_cast<off_t>(kPartBytes))
       continue;
     const int theirs = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (theirs < 0) continue;
