@@ -15,7 +15,21 @@ std::array<Accuracy, kOpCount> all_rows() {
   return rows;
 }
 
+std::array<ComplexAccuracy, kOpCount> all_complex_rows() {
+  std::array<ComplexAccuracy, kOpCount> rows;
+#define FERMATA_COMPLEX_BOUND(op, c64, c128, measured, text) \
+  rows[static_cast<std::size_t>(Op::op)] = {c64, c128, measured, text};
+#include "ir/ops/accuracy.def"
+  return rows;
+}
+
 }  // namespace
+
+const ComplexAccuracy* complex_accuracy(Op op) {
+  static const std::array<ComplexAccuracy, kOpCount> rows = all_complex_rows();
+  const ComplexAccuracy& row = rows.at(static_cast<std::size_t>(op));
+  return row.c64 > 0 ? &row : nullptr;
+}
 
 const Accuracy& accuracy(Op op) {
   static const std::array<Accuracy, kOpCount> rows = all_rows();

@@ -17,4 +17,12 @@ struct Accuracy {
 /// For built-in ops.
 const Accuracy& accuracy(Op op);
 
+/// Of complex operands: the distance from the exact result, in ulp of its magnitude.
+struct ComplexAccuracy {
+  double c64 = 0, c128 = 0, measured_c64 = 0;
+  std::string_view growth;  // by what the bounds grow; empty for most ops
+};
+/// Null where parts of results are correctly rounded, or moved, and for ops that are composed of others.
+const ComplexAccuracy* complex_accuracy(Op op);
+
 }  // namespace fermata

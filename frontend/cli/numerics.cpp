@@ -44,6 +44,11 @@ void print_numerics() {
   }
   fmt::print("\nCorrectly rounded: {}.\n",
              listed(ops_that([](Op op) { return is_pointwise(op) && !accuracy(op).has_row; })));
+  fmt::print("\nOf complex operands:\n\n| op | c64 | found | c128 | |\n|---|---|---|---|---|\n");
+  for (std::size_t i = 0; i < kOpCount; ++i)
+    if (const ComplexAccuracy* const a = complex_accuracy(static_cast<Op>(i)))
+      fmt::print("| `{}` | {} | {} | {} | {} |\n", name(static_cast<Op>(i)), a->c64, a->measured_c64, a->c128,
+                 a->growth);
   fmt::print("\n| op | error |\n|---|---|\n");
   for (std::size_t i = 0; i < kOpCount; ++i)
     if (const Accuracy& a = accuracy(static_cast<Op>(i)); !a.text.empty())
