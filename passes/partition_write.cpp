@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "ir/custom_op.h"
 #include "ir/error.h"
 #include "ir/ops/structures.h"
 #include "passes/bucket_collectives.h"
@@ -75,6 +76,7 @@ class Writer {
       node.attributes = encode_list(ops::Unpack{{call.packed->offsets[call.part]}, {}, {}});
     else if (call.packed != nullptr)
       node.shape = Shape{call.packed->bytes};
+    if (is_boxed(node.op) && call.divided != 0) check_type(node);
     ValueId value = add(std::move(node), v);
     if (call.division != nullptr && !call.division->programs.empty()) add_functions(v, value, *call.division);
     for (const Combination& c : call.combined)
@@ -135,6 +137,22 @@ class Writer {
     }
     for (GraphNode& n : local_.graph.nodes)
       if (n.op == Op::full) n.operands.clear();
+  }
+
+  /// What a custom operator gives on blocks has to be what its rule says.
+  void check_type(const GraphNode& node) const {
+    std::vector<TensorType> types;
+    for (const GraphOperand& o : node.operands) types.push_back({local(o.value).dtype, local(o.value).shape});
+    const TensorType made = infer_external(node.op, types, node.attributes, node.where);
+    if (made.shape == node.shape && made.dtype == node.dtype) return;
+    std::vector<ErrorOperand> operands;
+    for (const TensorType& t : types) operands.push_back({"block", to_string(t.dtype, t.shape), ""});
+    throw ShapeError(
+        7114,
+        format_error(7114, "ShapeError",
+                     fmt::format("{}: its sharding rule says that it gives {} on blocks, but it gives {}",
+                                 name(node.op), to_string(node.dtype, node.shape), to_string(made.dtype, made.shape)),
+                     operands, node.where, "write _ for axes that it needs whole in sharding_rule"));
   }
 
   using Key = std::array<std::uint8_t, kMaxRank>;

@@ -4,8 +4,10 @@
 #include <array>
 #include <numeric>
 
+#include "ir/custom_op.h"
 #include "ir/ops/reduce.h"
 #include "ir/ops/structures.h"
+#include "passes/custom_split_rules.h"
 
 namespace fermata {
 namespace {
@@ -299,6 +301,7 @@ constexpr auto kSplits = [] {
 }  // namespace
 
 std::optional<SplitRule> split_rule(const Graph& graph, const GraphNode& node) {
+  if (is_boxed(node.op)) return custom_split_rule(graph, node);
   Splits splits(graph, node);
   if (is_pointwise(node.op))
     splits.broadcast();

@@ -8,6 +8,7 @@
 #include "frontend/distributed/mesh_state.h"
 #include "frontend/ops/calls.h"
 #include "ir/custom_op.h"
+#include "passes/custom_split_rules.h"
 
 namespace fermata {
 namespace {
@@ -43,6 +44,13 @@ Op op_of_constraint() {
 }
 
 }  // namespace
+
+void sharding_rule(std::string_view op, std::string_view rule, Location where) {
+  const OperatorHandle found = OperatorHandle::find(op, where);
+  const bool removes = rule.find_first_not_of(' ') == rule.npos;
+  set_custom_split_rule(found.entry().op,
+                        removes ? nullptr : std::make_shared<CustomSplitRule>(parse_split_rule(op, rule, where)));
+}
 
 std::optional<ShardingConstraint> constraint_of(const GraphNode& node) {
   if (node.op != op_of_constraint()) return std::nullopt;

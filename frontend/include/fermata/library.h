@@ -46,4 +46,19 @@ struct BatchedArguments {
 std::function<void(const Call&, Stack&)> batching_rule(
     std::function<std::vector<Tensor>(const BatchedArguments&)> rule);
 
+/// Says how calls of a custom operator with one result work on divided tensors (fermata/mesh.h). Without a rule it is
+/// called with whole operands, which are gathered.
+///
+///   sharding_rule("my::attend", "... h q d, ... h k d -> ... h q k; sum d");
+///
+/// Axes by name, in order, of each tensor argument and then of the result: axes of one name are divided together, so
+/// that the operator gives a block of the result for blocks of its operands. `_` is an axis that it needs whole, `...`
+/// any axes in front. After `;` are axes that the result does not have: on parts of these the operator gives results
+/// that are combined by sum, max, min or prod. Arguments that are no tensors are the same for blocks. Calls with other
+/// numbers of axes have no rule. An empty rule removes it.
+///
+/// Errors   UnsupportedError FM2006 if there is no such operator; ValueError FM7113 if it cannot be a rule;
+///          ShapeError FM7114 in a call where the operator gives another shape on blocks than the rule says.
+void sharding_rule(std::string_view op, std::string_view rule, Location where = Location::current());
+
 }  // namespace fermata
