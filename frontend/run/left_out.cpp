@@ -28,9 +28,9 @@ double matmul_onednn_cost(const CallArgs&) { return 0; }
 
 std::optional<ProductRates> calibrated_product_rates() { return {}; }
 
-LaunchChecker::LaunchChecker(const Kernel& kernel, const jit::ObjectInfo&, const KernelLaunch& launch, void* room)
-    : jit::BoundsChecker{}, kernel_(kernel), launch_(launch), room_(room) {
-  static_cast<void>(kernel_), static_cast<void>(launch_), static_cast<void>(room_);
+LaunchChecker::LaunchChecker(const Kernel& kernel, const jit::ObjectInfo&, const KernelLaunch& launch, void* scratch)
+    : jit::BoundsChecker{}, kernel_(kernel), launch_(launch), scratch_(scratch) {
+  static_cast<void>(kernel_), static_cast<void>(launch_), static_cast<void>(scratch_);
   throw_internal("a program has code that checks bounds");
 }
 
