@@ -135,7 +135,7 @@ std::string difference(const Graph& g, ValueId v, const std::vector<ReferenceTen
     if ((n.op == Op::prod || n.op == Op::cumulative_prod) && (x == 0 || !std::isfinite(x)))
       continue;  // a part of it left the range
     // Near their zeros these are right to the digits of 1 (docs/numerics.md).
-    const bool crosses_zero = n.op == Op::j0 || n.op == Op::j1 || n.op == Op::lgamma ||
+    const bool crosses_zero = n.op == Op::j0 || n.op == Op::j1 || n.op == Op::lgamma || n.op == Op::logaddexp ||
                               (n.op == Op::digamma && single.inputs[0].floats[i] < 0);
     const double least = crosses_zero ? 1 : 16 * smallest(n.dtype);
     const double scale = std::max({std::abs(y), terms.empty() ? 0.0 : terms[i], least});
