@@ -250,7 +250,7 @@ class Writer {
   ValueId combine(ValueId v, ValueId value, Sharding& now, const Combination& c) {
     const bool is_of_loop = calls_[v].packed != nullptr || calls_[v].division != nullptr;
     const std::string why = is_of_loop ? "the sum of what each process has added up in a loop"
-                                       : fmt::format("the {} of what {} gives on parts", fermata::name(c.combine),
+                                       : fmt::format("the {} of the partial results of {}", fermata::name(c.combine),
                                                      name(graph_.nodes[v].op));
     if (!c.scatter_axis)
       return collective(v, value, {.kind = ExchangeKind::all_reduce, .mesh_axis = c.mesh_axis, .combine = c.combine},
