@@ -19,6 +19,7 @@ constexpr auto kPatience = std::chrono::seconds(10);
 struct Forks {
   std::mutex mutex;  // of the two lists; held over a fork
   std::array<std::vector<ForkHandlers>, kStages> handlers;
+  std::array<std::vector<ForkHandlers>, kStages> quiet;  // those that were there when the fork began
   std::vector<detail::ForkSafeBase*> mutexes;
   std::vector<detail::ForkSafeBase*> held;
 
@@ -52,7 +53,11 @@ void Forks::take_mutexes() {
 }
 
 void Forks::before() {
-  for (auto& stage : handlers)
+  {
+    const std::lock_guard lock(mutex);
+    quiet = handlers;
+  }
+  for (const auto& stage : quiet)
     for (const ForkHandlers& h : stage)
       if (h.before) h.before();
   take_mutexes();
@@ -61,7 +66,9 @@ void Forks::before() {
 void Forks::after(bool in_child) {
   for (detail::ForkSafeBase* const m : held) in_child ? m->begin_anew() : m->let_go();
   mutex.unlock();
-  for (auto stage = handlers.rbegin(); stage != handlers.rend(); ++stage)
+  // Other threads may register handlers meanwhile; the child has none.
+  auto& resumed = in_child ? handlers : quiet;
+  for (auto stage = resumed.rbegin(); stage != resumed.rend(); ++stage)
     for (const ForkHandlers& h : *stage)
       if (const auto& handler = in_child ? h.in_child : h.in_parent) handler();
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <deque>
@@ -39,9 +40,11 @@ class Background {
     if (work != nullptr) return work();
     changed_.notify_all();
   }
+  /// Notifies again while it waits: glibc before 2.41 may lose a notification (its bug 25847).
   void wait() {
     std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait(lock, [this] { return work_.empty() && !busy_; });
+    while (!changed_.wait_for(lock, std::chrono::milliseconds(100), [this] { return work_.empty() && !busy_; }))
+      changed_.notify_all();
   }
   /// A fork leaves the child without the thread, so nothing may be half done: not here, nor in what the work uses.
   void before_fork() {
