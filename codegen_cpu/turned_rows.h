@@ -11,13 +11,14 @@
 #include <optional>
 
 #include "ir/kernel.h"
+#include "runtime/backend_capabilities.h"
 #include "runtime/executable.h"
 
 namespace fermata {
 
 /// Rows that are longer fill the vectors of a row kernel well enough. Where fewer lie evenly, bringing them into
 /// buffers takes what is saved.
-inline constexpr std::int64_t kLongestTurnedRow = 24, kFewestTurnedRows = 16;
+inline constexpr std::int64_t kLongestTurnedRow = kLongestShortRow, kFewestTurnedRows = 16;
 
 /// The kernel of rank 2 over [elements of a row, rows], where a kernel can be turned.
 std::optional<Kernel> turned_kernel(const Kernel& kernel);

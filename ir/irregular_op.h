@@ -34,6 +34,8 @@ struct OpFacts {
   Required<bool> may_fail_on_values;  // some operand values are errors
   Required<bool> overwrites;          // may reuse the buffer of operand 0 for its result
   Required<OperandPrecision> precision;
+  bool keeps_order = false;        // a view of all elements of its operand, in row-major order whatever the sizes
+  bool begins_as_operand = false;  // kernels first copy operand 0 to the result, unless it is there already
 };
 inline constexpr OpFacts kFreeView{.effect = Effect::pure,
                                    .cost = Cost::pass,

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "ir/custom_op.h"
 #include "ir/irregular_op.h"
 #include "ir/ops/reduce.h"
 #include "runtime/walk.h"
@@ -89,9 +88,8 @@ void Dimensions::add_single_elements(const Graph& graph) {
     for (unsigned i = 0; i < axes.size(); ++i)
       if (attributes_of<ops::Reduction>(n).is_reduced(i)) reduced.push_back(find(axes[i]));
   }
-  const auto is_in_key = [](const GraphNode& n) { return n.op == Op::input || (!is_boxed(n.op) && is_view(n.op)); };
   for (ValueId v = 0; v < graph.nodes.size(); ++v)
-    if (is_in_key(graph.nodes[v]) && ends_in_single_elements(graph.nodes[v].shape)) {
+    if (records_single_elements(graph.nodes[v].op) && ends_in_single_elements(graph.nodes[v].shape)) {
       const std::uint32_t last = find(axes_[v].back());
       if (std::ranges::find(reduced, last) == reduced.end())
         join(last, kOne);

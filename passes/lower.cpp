@@ -48,12 +48,9 @@ class Lowering {
     for (ValueId v = 0; v < g_.nodes.size(); ++v)
       if (g_.nodes[v].op == Op::input) add_leaf(v);
     p_.plan->output_slots.resize(g_.outputs.size());
-    for (std::size_t i = 0; i < g_.outputs.size(); ++i) {
+    for (std::size_t i = 0; i < g_.outputs.size(); ++i)
       p_.plan->output_slots[i] = slot_of_[g_.outputs[i]] = add_slot(PlanSlot::Kind::output, g_.outputs[i]);
-    }
     p_.plan->output_records = p_.output_records;
-    if (p_.output_records.empty())
-      for (const ValueId v : g_.outputs) p_.plan->output_records.push_back(g_.nodes[v].record);
     for (const Unit& unit : ordered_units()) unit.group >= 0 ? add_kernel_step(unit.group) : add_call_step(unit.node);
   }
 

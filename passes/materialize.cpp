@@ -16,12 +16,10 @@ GraphNode copy_of(const Graph& g, ValueId v) {
   return copy;
 }
 
-/// Views that show all elements in the same order, whatever the sizes.
-bool keeps_order(Op op) { return op == Op::reshape || op == Op::squeeze || op == Op::expand_dims; }
 /// The computed value whose buffer, which is dense, has the elements of `v` in their order.
 ValueId value_in_order(const Graph& g, ValueId v) {
   ValueId base = v;
-  while (keeps_order(g.nodes[base].op)) base = g.nodes[base].operands[0].value;
+  while (traits(g.nodes[base].op).keeps_order) base = g.nodes[base].operands[0].value;
   const bool is_computed = g.nodes[base].op != Op::input && !is_view(g.nodes[base].op);
   return is_computed ? base : v;
 }

@@ -104,17 +104,12 @@ bool has_place_for(const Plan& plan, std::uint32_t result, std::uint32_t tempora
   return std::ranges::none_of(plan.overwrites, overwrites);  // else an operand may still be read there
 }
 
-/// Calls that begin with a copy of operand 0, unless it lies where the result is to be.
-bool begins_as_operand(Op op) {
-  return op == Op::update || op == Op::index_add || op == Op::scatter || op == Op::scatter_add ||
-         op == Op::scatter_multiply || op == Op::scatter_maximum || op == Op::scatter_minimum;
-}
-
 /// What elements are written into or added to, such as zeros, is made where the result of the call is to be.
 void share_targets(Plan& plan) {
   for (std::uint32_t i = 0; i < plan.steps.size(); ++i) {
     const auto* const call = std::get_if<CallStep>(&plan.steps[i]);
-    if (call == nullptr || !begins_as_operand(call->op) || !(call->operands[0] == CallOperand{false, 0})) continue;
+    if (call == nullptr || !traits(call->op).begins_as_operand || !(call->operands[0] == CallOperand{false, 0}))
+      continue;
     const PlanSource& target = call->sources[0];
     const PlanSlot& slot = plan.slots[target.slot];
     const auto reads = [&](const PlanSource& s) { return s.slot == target.slot; };

@@ -6,6 +6,9 @@
 
 namespace fermata {
 
+/// Rows of so few elements leave lanes of vectors empty: kernels may process vectors of rows instead.
+inline constexpr std::int64_t kLongestShortRow = 24;
+
 struct BackendCapabilities {
   /// A launch runs on the calling thread, in host memory, and has finished when it returns. The runtime splits launches
   /// into ranges for its threads, and runs dependent steps part by part, in memory of the thread.

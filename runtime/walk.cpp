@@ -128,7 +128,7 @@ void Walk::add_pending(Node* n) {
     key.push_back(n->stretched[2]);
   if (is_boxed(n->op)) has_boxed = true, key.push_back(n->extra != nullptr ? n->extra->context : 0);
   if (!is_boxed(n->op) && traits(n->op).effect != Effect::pure) has_effects = true;
-  if (!is_boxed(n->op) && is_view(n->op)) key.push_back(ends_in_single_elements(n->sizes()) ? 1 : 0);
+  if (records_single_elements(n->op)) key.push_back(ends_in_single_elements(n->sizes()) ? 1 : 0);
   if (n->extra != nullptr && !n->extra->attributes.empty())  // those of reductions are in `scalar`
     each_structural_word(traits(n->op), n->extra->attributes, [&](std::uint32_t word) { key.push_back(word); });
   add(n, nullptr);

@@ -10,6 +10,9 @@
 #include <span>
 #include <vector>
 
+#include "ir/custom_op.h"
+#include "ir/op_traits.h"
+#include "runtime/backend_capabilities.h"
 #include "runtime/function_ref.h"
 #include "runtime/growable_array.h"
 #include "runtime/node.h"
@@ -23,9 +26,11 @@ inline bool ends_in_single_elements(std::span<const std::int64_t> sizes) {
   return sizes.size() >= 2 && sizes.back() == 1;
 }
 
+/// Whether the key records that of values of this op.
+inline bool records_single_elements(Op op) { return op == Op::input || (!is_boxed(op) && is_view(op)); }
+
 /// Whether the last axis leaves lanes of vectors empty.
 inline bool ends_in_short_rows(std::span<const std::int64_t> sizes) {
-  constexpr std::int64_t kLongestShortRow = 24;
   return sizes.size() >= 2 && sizes.back() <= kLongestShortRow;
 }
 

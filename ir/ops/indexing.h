@@ -11,6 +11,12 @@ inline constexpr OpFacts kIndexed{.effect = Effect::pure,
                                   .may_fail_on_values = true,
                                   .overwrites = false,
                                   .precision = OperandPrecision::as_given};
+/// The elements of operand 0, some of which are replaced or combined with others.
+inline constexpr OpFacts kIntoOperand = [] {
+  OpFacts facts = kIndexed;
+  facts.begins_as_operand = true;
+  return facts;
+}();
 
 /// Slices at positions along an axis.
 struct Take {
@@ -28,7 +34,7 @@ struct Take {
 struct IndexAdd {
   Structure<Axis> axis;
 
-  static constexpr OpFacts facts = kIndexed;
+  static constexpr OpFacts facts = kIntoOperand;
   static constexpr Operands operands{operand("x"), operand("index", OperandElements::positions), operand("source")};
   TensorType infer(const InferCall& call) const;
   void relate(EqualAxes& equal) const { equal.stretch(0); }
@@ -77,7 +83,7 @@ struct GridSample {
 struct Scatter {
   Structure<Axis> axis;
 
-  static constexpr OpFacts facts = kIndexed;
+  static constexpr OpFacts facts = kIntoOperand;
   static constexpr Operands operands{operand("x"), operand("index", OperandElements::positions), operand("source")};
   TensorType infer(const InferCall& call) const;
   void relate(EqualAxes& equal) const { equal.stretch(0); }

@@ -5,10 +5,16 @@
 
 namespace fermata::ops {
 
+inline constexpr OpFacts kKeepsOrder = [] {
+  OpFacts facts = kFreeView;
+  facts.keeps_order = true;
+  return facts;
+}();
+
 struct Reshape {
   ResultShape shape;
 
-  static constexpr OpFacts facts = kFreeView;
+  static constexpr OpFacts facts = kKeepsOrder;
   static constexpr Operands operands{operand("x")};
   TensorType infer(const InferCall& call) const;
   void relate(EqualAxes&) const {}
@@ -21,7 +27,7 @@ struct Reshape {
 struct ExpandDims {
   Structure<Axes> axes;  // of the result
 
-  static constexpr OpFacts facts = kFreeView;
+  static constexpr OpFacts facts = kKeepsOrder;
   static constexpr Operands operands{operand("x")};
   bool is_new(unsigned axis) const { return (axes.value >> axis & 1) != 0; }
   TensorType infer(const InferCall& call) const;
@@ -35,7 +41,7 @@ struct ExpandDims {
 struct Squeeze {
   Structure<Axes> axes;  // of the operand
 
-  static constexpr OpFacts facts = kFreeView;
+  static constexpr OpFacts facts = kKeepsOrder;
   static constexpr Operands operands{operand("x")};
   bool is_gone(unsigned axis) const { return (axes.value >> axis & 1) != 0; }
   TensorType infer(const InferCall& call) const;
