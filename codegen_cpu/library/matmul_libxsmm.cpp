@@ -2,6 +2,7 @@
 // strip of rows. Matrices are column-major there, so the operands change places: out^T = rhs^T lhs^T.
 #include "codegen_cpu/library/matmul.h"
 
+#include "codegen_cpu/library/matmul_problem.h"
 #include "dispatch/kernel_files.h"
 
 #if FERMATA_XSMM
@@ -9,7 +10,6 @@
 #include <algorithm>
 
 #include "codegen_cpu/eager/eager.h"
-#include "codegen_cpu/library/matmul_problem.h"
 #include "codegen_cpu/library/product_rates.h"
 #include "codegen_cpu/library/xsmm/kernels.h"
 #include "runtime/thread_pool.h"

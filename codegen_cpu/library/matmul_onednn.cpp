@@ -1,13 +1,13 @@
 // matmul through oneDNN, one primitive execution per tile; see onednn_product.h.
 #include "codegen_cpu/library/matmul.h"
 
+#include "codegen_cpu/library/matmul_problem.h"
 #include "dispatch/kernel_files.h"
 
 #if FERMATA_ONEDNN
 
 #include <algorithm>
 
-#include "codegen_cpu/library/matmul_problem.h"
 #include "codegen_cpu/library/onednn_product.h"
 #include "codegen_cpu/library/product_rates.h"
 #include "ir/error.h"
