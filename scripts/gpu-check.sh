@@ -47,6 +47,13 @@ if ! grep -q '^CUDA device ' <<< "$findings"; then
   exit 1
 fi
 
+# The names of the tests, one per line.
+list_tests() {
+  "$bin/fermata_codegen_cuda_test" --gtest_list_tests | awk '
+    /^[^ ].*\.( |$)/ {suite = $1}
+    /^  / {print suite $1}'
+}
+
 {
   echo "Fermata on CUDA, $(date -u '+%Y-%m-%d %H:%M') UTC"
   echo
@@ -55,9 +62,25 @@ fi
   fi
   echo "$findings"
   echo
+  # An error of the device ends the context of its process: each test runs in a process of its own.
   echo "== tests"
-  "$bin/fermata_codegen_cuda_test" 2>&1 | tee "$report.tests" | tail -40
-  tests=${PIPESTATUS[0]}
+  mkdir -p "$report.tests"
+  # shellcheck disable=SC2016
+  list_tests | xargs -P 8 -I {} bash -c '
+    log=$2/$(tr / - <<< "$1").log
+    timeout 300 "$0" --gtest_filter="$1" > "$log" 2>&1
+    result=$?
+    if [ "$result" -eq 0 ] && grep -q "^\[  SKIPPED" "$log"; then echo "skipped  $1"
+    elif [ "$result" -eq 0 ]; then rm "$log"; echo "passed   $1"
+    else echo "FAILED   $1 (exit status $result)"
+    fi' "$bin/fermata_codegen_cuda_test" {} "$report.tests" > "$report.tests/results"
+  sort "$report.tests/results" | grep -v '^passed'
+  cut -d ' ' -f 1 "$report.tests/results" | sort | uniq -c
+  tests=$(grep -c '^FAILED' "$report.tests/results")
+  for test in $(awk '/^FAILED/ {print $2}' "$report.tests/results"); do
+    echo "-- $test"
+    grep -v -E '^(Note: |\[=|\[-|\[ RUN|Running main)' "$report.tests/$(tr / - <<< "$test").log" | head -25 | cut -c 1-400
+  done
   echo
   echo "== collectives between two devices"
   ranks=0
@@ -78,7 +101,7 @@ fi
   done
   python3 scripts/gpu_bench_torch.py 2>&1 || echo "(without PyTorch)"
   echo
-  [ "$((tests + ranks))" -eq 0 ] && echo "gpu-check: all tests passed" || echo "gpu-check: TESTS FAILED, see $report.tests"
+  [ "$((tests + ranks))" -eq 0 ] && echo "gpu-check: all tests passed" || echo "gpu-check: TESTS FAILED, see $report.tests/"
 } | tee "$report"
 echo "gpu-check: wrote $report"
 grep -q '^gpu-check: all tests passed' "$report"

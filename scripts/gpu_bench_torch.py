@@ -15,7 +15,7 @@ except ImportError:
     sys.exit("PyTorch is not installed")
 if not torch.cuda.is_available():
     sys.exit("PyTorch sees no CUDA device")
-torch.backends.cuda.matmul.allow_tf32 = False
+torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
 F = torch.nn.functional
 
 
@@ -29,6 +29,13 @@ def chain10_math(x):
 
 def attention(q, k, v):
     return torch.softmax(q @ k.transpose(-1, -2) * 0.125, -1) @ v
+
+
+def calls(x):
+    y = x
+    for _ in range(100):
+        y = torch.sin(y) + x
+    return y
 
 
 def milliseconds(program):
@@ -71,6 +78,22 @@ def main():
            random(512, 1024), random(4096, 1024), random(4096), random(1024, 4096), random(1024))
     report("attention_8x8x512x64", attention, *(random(8, 8, 512, 64) for _ in range(3)))
     report("attention_8x8x512x64_f16", attention, *(random(8, 8, 512, 64).half() for _ in range(3)))
+    square = random(4096, 4096)
+    report("matmul_4096", torch.matmul, square, square)
+    report("matmul_4096_bf16", torch.matmul, square.bfloat16(), square.bfloat16())
+    report("transpose_4096", lambda t: t.mT.contiguous(), square)
+    report("add_transposed_4096", lambda t: t + t.mT, square)
+    report("sum_axis0_4096", lambda t: t.sum(0), square)
+    report("softmax_axis0_4096", lambda t: torch.softmax(t, 0), square)
+    report("cumsum_16M", lambda t: t.cumsum(0), x)
+    report("cumsum_axis0_4096", lambda t: t.cumsum(0), square)
+    report("sort_4096x4096", lambda t: t.sort(-1).values, square)
+    report("sort_1M", lambda t: t.sort(-1).values, x[:1 << 20].clone())
+    order = torch.argsort(random(4096))
+    report("take_rows_4096", lambda t, i: t[i], square, order)
+    report("index_add_rows_4096", lambda t, i: t.index_add(0, i, t), square, order)
+    report("conv2d_16x64x56x56", lambda t, w: F.conv2d(t, w, padding=1), random(16, 64, 56, 56), random(64, 64, 3, 3))
+    report("calls_100_of_1000", calls, random(1000))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,13 @@ def check(doctor, tests=0, without=()):
         (folder / "bin").mkdir()
         programs = {
             "fermata": f"cat << 'END'\nfermata 0.1.0\n{doctor}\nsomething else\nEND",
-            "fermata_codegen_cuda_test": f'echo "the tests ran on $FERMATA_CUDA_EXECUTOR with $*"; exit {tests}',
+            "fermata_codegen_cuda_test": f'''if [ "$1" = --gtest_list_tests ]; then
+  printf 'Running main()\\nSome.\\n  First\\nModes/Other.  # TypeParam = int\\n  Second/eager  # GetParam() = 1\\n'
+  exit 0
+fi
+echo "the tests ran on $FERMATA_CUDA_EXECUTOR with $*"
+case "$*" in *First) echo '[  SKIPPED ] 1 test'; exit 0;; esac
+exit {tests}''',
             "fermata_gpu_bench": 'echo "benchmarks: $* ${FERMATA_CUDA_FUSE_PRODUCTS:-by cost}"',
         }
         for program, text in programs.items():
@@ -37,8 +43,8 @@ class GpuCheck(unittest.TestCase):
     def test_with_a_device_tests_and_benchmarks_run_on_it(self):
         status, report = check(DEVICE)
         self.assertEqual(status, 0)
-        for line in ("fermata 0.1.0", "CUDA device 0 a device, sm_90", "the tests ran on none with ", "benchmarks:  by cost",
-                     "benchmarks: attention always", "benchmarks: attention never", "gpu-check: all tests passed"):
+        for line in ("fermata 0.1.0", "CUDA device 0 a device, sm_90", "      1 passed", "      1 skipped",
+                     "skipped  Some.First", "benchmarks:  by cost", "benchmarks: attention always", "benchmarks: attention never", "gpu-check: all tests passed"):
             self.assertIn(line + "\n", report)
         self.assertNotIn("something else", report)
 
@@ -46,6 +52,8 @@ class GpuCheck(unittest.TestCase):
         status, report = check(DEVICE, tests=1)
         self.assertEqual(status, 1)
         self.assertIn("gpu-check: TESTS FAILED, see ", report)
+        self.assertIn("FAILED   Modes/Other.Second/eager (exit status 1)\n", report)
+        self.assertIn("the tests ran on none with --gtest_filter=Modes/Other.Second/eager\n", report)
         self.assertIn("benchmarks:  by cost\n", report)
 
     def test_without_a_device_the_report_says_what_was_skipped(self):

@@ -87,6 +87,29 @@ int main(int argc, char** argv) try {
   report("attention_8x8x512x64", [&] { return attention(q, k, v); });
   const Tensor hq = q.astype(fm::DType::f16), hk = k.astype(fm::DType::f16), hv = v.astype(fm::DType::f16);
   report("attention_8x8x512x64_f16", [&] { return attention(hq, hk, hv); });
+  const Tensor square = random({4096, 4096}), half_square = square.astype(fm::DType::bf16);
+  report("matmul_4096", [&] { return fm::matmul(square, square); });
+  report("matmul_4096_bf16", [&] { return fm::matmul(half_square, half_square); });
+  report("transpose_4096", [&] { return fm::copy(square.mT()); });
+  report("add_transposed_4096", [&] { return square + square.mT(); });
+  report("sum_axis0_4096", [&] { return fm::sum(square, 0); });
+  report("softmax_axis0_4096", [&] { return fm::softmax(square, 0); });
+  report("cumsum_16M", [&] { return fm::cumsum(x); });
+  report("cumsum_axis0_4096", [&] { return fm::cumsum(square, 0); });
+  report("sort_4096x4096", [&] { return fm::sort(square); });
+  const Tensor some = fm::take(x, fm::arange(1 << 20).to(fm::cuda()));
+  report("sort_1M", [&] { return fm::sort(some); });
+  const Tensor order = fm::argsort(random({4096}));
+  report("take_rows_4096", [&] { return fm::take(square, order); });
+  report("index_add_rows_4096", [&] { return fm::index_add(square, order, square); });
+  const Tensor image = random({16, 64, 56, 56}), filter = random({64, 64, 3, 3});
+  report("conv2d_16x64x56x56", [&] { return fm::conv2d(image, filter, {}, 1, 1); });
+  const Tensor small = random({1000});
+  report("calls_100_of_1000", [&] {
+    Tensor y = small;
+    for (int i = 0; i < 100; ++i) y = fm::sin(y) + small;
+    return y;
+  });
   return 0;
 } catch (const fm::Error& error) {
   std::puts(error.what());
