@@ -17,6 +17,7 @@
 #include "runtime/background.h"
 #include "runtime/streaming.h"
 #include "runtime/thread_pool.h"
+#include "runtime/warm_up.h"
 
 namespace fermata {
 namespace {
@@ -63,6 +64,8 @@ class VariableExecutable final : public LoadedExecutable {
   /// threads at once may be counted as one. Of small launches one in some dozens is counted, for all of those: threads
   /// with one kernel do not write one cache line in turns.
   bool is_worth_widening(std::int64_t points) const {
+    if (is_warming_up) [[unlikely]]
+      return true;
     const auto size = static_cast<std::int64_t>(kernel_.program.size());
     constexpr std::int64_t kSmall = std::int64_t{1} << 18, kOneIn = 64;
     static constinit thread_local std::uint32_t random = 1;  // a period of the program must not hide a kernel
@@ -73,11 +76,12 @@ class VariableExecutable final : public LoadedExecutable {
       work += points * size * (is_small ? kOneIn : 1);
       work_.store(work, std::memory_order_relaxed);
     }
-    // About 25 ms in the background. One thread waits for the compiler, 0.2 ms for each primitive of a kernel with
-    // several stages (AVX2), and has to save that; long programs without stages save more of it.
-    constexpr std::int64_t kEnough = std::int64_t{1} << 31, kEnoughPoints = std::int64_t{1} << 26;
+    // About 25 ms, in the background if there are several threads, which is what so much work takes. One thread waits
+    // for the compiler, 0.2 ms for each primitive of a kernel with several stages (AVX2), and has to save that.
+    constexpr std::int64_t kEnough = std::int64_t{1} << 29, kEnoughStages = std::int64_t{1} << 31,
+                           kEnoughPoints = std::int64_t{1} << 26;
     const bool waits = thread_count() == 1 && kernel_.reduced != 0;
-    return work >= (waits ? std::max(kEnough, kEnoughPoints * size) : kEnough);
+    return work >= (waits ? std::max(kEnoughStages, kEnoughPoints * size) : kEnough);
   }
 
   /// Code that is on the disk; else null, and compiling begins in the background: the bits are the same meanwhile.

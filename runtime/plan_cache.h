@@ -16,17 +16,9 @@
 
 #include "ir/fork.h"
 #include "runtime/plan.h"
+#include "runtime/plan_trial.h"
 
 namespace fermata {
-
-/// The measured times of a structure op by op and as a plan, for sizes of one order of magnitude. Once both are known,
-/// the faster one is used.
-struct PlanTrial {
-  enum class Choice : std::uint8_t { open, plan, calls };
-  std::atomic<Choice> choice{Choice::open};
-  std::atomic<std::uint8_t> plays{0}, runs{0};           // number of timed executions op by op and as a plan
-  std::atomic<std::uint32_t> play_ns{~0u}, run_ns{~0u};  // the shortest of each
-};
 
 struct PlanEntry {
   std::vector<std::uint32_t> key;

@@ -17,6 +17,7 @@
 #include "runtime/environment.h"
 #include "runtime/events.h"
 #include "runtime/stats.h"
+#include "runtime/thread_pool.h"
 
 namespace fermata {
 namespace {
@@ -46,9 +47,14 @@ CompilePolicy from_environment() {
 }
 std::atomic<CompilePolicy> policy{from_environment()};
 
-/// Plays and runs of a plan that are timed before one of the two is chosen. The first run binds the plan, and counts
-/// for nothing.
-constexpr std::uint8_t kLeastPlays = 3, kMostPlays = 16, kRuns = 8;
+/// One in PlanTrial::kOneIn, at random: a period of the program must not hide a structure.
+bool is_sampled() {
+  static constinit thread_local std::uint32_t random = 1;
+  random = random * 1664525 + 1013904223;
+  return random < ~0u / PlanTrial::kOneIn;
+}
+
+std::uint64_t use_before_repeat() { return thread_count() == 1 ? PlanTrial::kUseOfOneThreadNs : PlanTrial::kUseNs; }
 
 /// Of the sizes at hand: they are a factor of four apart.
 std::size_t magnitude(const Walk& walk) {
@@ -126,39 +132,23 @@ PlanRun::PlanRun(const PlanEntryPtr& entry, const Walk& walk) : plan_(entry->pla
   if (plan_ == nullptr && is_due(entry, walk)) plan_ = compile_entry(*entry, walk);
   if (policy.load(std::memory_order_relaxed) != CompilePolicy::background || walk.backend != BackendKey::cpu) return;
   PlanTrial& trial = entry->trials[magnitude(walk)];
-  switch (trial.choice.load(std::memory_order_relaxed)) {
-    case PlanTrial::Choice::plan: return;
-    case PlanTrial::Choice::calls: plan_ = nullptr; return;
-    case PlanTrial::Choice::open: break;
-  }
-  if (plan_ == nullptr && trial.plays.load(std::memory_order_relaxed) >= kMostPlays) return;  // known well enough
-  if (plan_ != nullptr &&
+  turn_ = trial.next(plan_ != nullptr, is_sampled(), use_before_repeat());
+  if (plan_ != nullptr && !turn_.runs_plan && trial.is_open() &&
       interpretation_cost(walk) > compile_cost(walk)) {  // a trial would cost more than it could show
-    trial.choice.store(PlanTrial::Choice::plan, std::memory_order_relaxed);
+    trial.choose_plan();
     return;
   }
-  if (trial.plays.load(std::memory_order_relaxed) < kLeastPlays) plan_ = nullptr;
+  if (!turn_.runs_plan) plan_ = nullptr;
+  if (!turn_.is_timed) return;
   trial_ = &trial;
+  is_warming_up = turn_.warms_up;
   start_ = std::chrono::steady_clock::now();
 }
 
 void PlanRun::note_time() const {
   const auto ns =
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start_).count();
-  const auto time = static_cast<std::uint32_t>(std::min<std::int64_t>(ns, ~0u));
-  const auto keep_shortest = [time](std::atomic<std::uint32_t>& shortest) {
-    shortest.store(std::min(time, shortest.load(std::memory_order_relaxed)), std::memory_order_relaxed);
-  };
-  if (plan_ == nullptr) {
-    keep_shortest(trial_->play_ns);
-    trial_->plays.fetch_add(1, std::memory_order_relaxed);
-    return;
-  }
-  keep_shortest(trial_->run_ns);
-  if (trial_->runs.fetch_add(1, std::memory_order_relaxed) + 1 < kRuns) return;
-  const bool shorter =
-      trial_->run_ns.load(std::memory_order_relaxed) <= trial_->play_ns.load(std::memory_order_relaxed);
-  trial_->choice.store(shorter ? PlanTrial::Choice::plan : PlanTrial::Choice::calls, std::memory_order_relaxed);
+  trial_->note(turn_, static_cast<std::uint64_t>(ns), use_before_repeat());
 }
 
 const Plan* compile_entry(PlanEntry& entry, const Walk& walk) {

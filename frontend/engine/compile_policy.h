@@ -9,6 +9,7 @@
 #include "fermata/inspect.h"
 #include "runtime/plan_cache.h"
 #include "runtime/walk.h"
+#include "runtime/warm_up.h"
 
 namespace fermata {
 
@@ -16,6 +17,9 @@ namespace fermata {
 class PlanRun {
  public:
   PlanRun(const PlanEntryPtr& entry, const Walk& walk);
+  ~PlanRun() { is_warming_up = false; }
+  PlanRun(const PlanRun&) = delete;
+  PlanRun& operator=(const PlanRun&) = delete;
   /// Null: interpret it.
   const Plan* plan() const { return plan_; }
   /// Call after a successful run.
@@ -29,6 +33,7 @@ class PlanRun {
 
   const Plan* plan_;
   PlanTrial* trial_ = nullptr;  // null: not timed
+  PlanTrial::Turn turn_{};
   std::chrono::steady_clock::time_point start_;
 };
 
