@@ -34,7 +34,13 @@ enum DataType : int { kReal32F = 0, kReal64F = 1, kReal16F = 2, kReal8I = 3, kRe
 enum ComputeType : int { kCompute32F = 68, kCompute64F = 70, kCompute32I = 72, kCompute32FFastTF32 = 77 };
 enum MatmulAttribute : int { kTransA = 3, kTransB = 4, kEpilogue = 7, kBiasPointer = 8, kBiasDataType = 26 };
 enum LayoutAttribute : int { kLayoutOrder = 1, kLayoutBatchCount = 5, kLayoutBatchStride = 6 };
-inline constexpr int kPreferenceMaxWorkspace = 1;
+enum PreferenceAttribute : int {
+  kPreferenceMaxWorkspace = 1,
+  kPreferenceAlignmentA = 5,  // bytes; 256 is assumed where it is not set
+  kPreferenceAlignmentB = 6,
+  kPreferenceAlignmentC = 7,
+  kPreferenceAlignmentD = 8
+};
 enum Epilogue : unsigned {
   kEpilogueDefault = 1,
   kEpilogueRelu = 2,

@@ -40,6 +40,10 @@ static_assert(kLayoutOrder == int{CUBLASLT_MATRIX_LAYOUT_ORDER});
 static_assert(kLayoutBatchCount == int{CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT});
 static_assert(kLayoutBatchStride == int{CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET});
 static_assert(kPreferenceMaxWorkspace == int{CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES});
+static_assert(kPreferenceAlignmentA == int{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES} &&
+              kPreferenceAlignmentB == int{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES} &&
+              kPreferenceAlignmentC == int{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES} &&
+              kPreferenceAlignmentD == int{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES});
 static_assert(kEpilogueDefault == int{CUBLASLT_EPILOGUE_DEFAULT} && kEpilogueRelu == int{CUBLASLT_EPILOGUE_RELU});
 static_assert(kEpilogueBias == int{CUBLASLT_EPILOGUE_BIAS} && kEpilogueReluBias == int{CUBLASLT_EPILOGUE_RELU_BIAS});
 static_assert(kEpilogueGelu == int{CUBLASLT_EPILOGUE_GELU} && kEpilogueGeluBias == int{CUBLASLT_EPILOGUE_GELU_BIAS});

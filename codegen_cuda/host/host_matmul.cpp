@@ -30,6 +30,7 @@ struct Layout {
 };
 struct Preference {
   std::uint64_t workspace = 0;
+  std::uint32_t alignments[3] = {256, 256, 256};  // of a, b and the result
 };
 
 std::size_t bytes_of(int type) {
@@ -142,7 +143,10 @@ Result multiply(const Product& p) {
 Result host_create(Handle* library) { return *library = new int(0), kSuccess; }
 Result host_matmul_run(Handle, Handle description, const void* alpha, const void* a, Handle a_layout, const void* b,
                        Handle b_layout, const void*, const void*, Handle, void* out, Handle d_layout,
-                       const MatmulAlgorithm*, void*, std::size_t, Handle stream) {
+                       const MatmulAlgorithm* algorithm, void*, std::size_t, Handle stream) {
+  const void* const operands[] = {a, b, out};
+  for (int i = 0; i < 3; ++i)
+    if (reinterpret_cast<std::uintptr_t>(operands[i]) % algorithm->data[i] != 0) return kInvalidValue;
   const auto& d = *static_cast<Description*>(description);
   const double scale = d.scale_type == kReal64F   ? *static_cast<const double*>(alpha)
                        : d.scale_type == kReal32I ? *static_cast<const std::int32_t*>(alpha)
@@ -190,11 +194,18 @@ Result host_layout_set(Handle layout, int attribute, const void* value, std::siz
 Result host_preference_create(Handle* made) { return *made = new Preference, kSuccess; }
 Result host_preference_destroy(Handle p) { return delete static_cast<Preference*>(p), kSuccess; }
 Result host_preference_set(Handle p, int attribute, const void* value, std::size_t bytes) {
-  if (attribute != kPreferenceMaxWorkspace) return kInvalidValue;
-  return std::memcpy(&static_cast<Preference*>(p)->workspace, value, bytes), kSuccess;
+  auto& preference = *static_cast<Preference*>(p);
+  switch (attribute) {
+    case kPreferenceMaxWorkspace: std::memcpy(&preference.workspace, value, bytes); return kSuccess;
+    case kPreferenceAlignmentA: std::memcpy(&preference.alignments[0], value, bytes); return kSuccess;
+    case kPreferenceAlignmentB: std::memcpy(&preference.alignments[1], value, bytes); return kSuccess;
+    case kPreferenceAlignmentC:
+    case kPreferenceAlignmentD: std::memcpy(&preference.alignments[2], value, bytes); return kSuccess;
+    default: return kInvalidValue;
+  }
 }
 /// What the library itself accepts: int8 needs transposed a and sizes in fours.
-Result host_heuristic(Handle, Handle description, Handle a, Handle b, Handle, Handle out, Handle, int wanted,
+Result host_heuristic(Handle, Handle description, Handle a, Handle b, Handle, Handle out, Handle preference, int wanted,
                       MatmulHeuristic* found, int* count) {
   const auto& d = *static_cast<Description*>(description);
   const auto &al = *static_cast<Layout*>(a), &bl = *static_cast<Layout*>(b), &dl = *static_cast<Layout*>(out);
@@ -204,6 +215,7 @@ Result host_heuristic(Handle, Handle description, Handle a, Handle b, Handle, Ha
                              al.leading % 4 != 0 || bl.leading % 4 != 0 || dl.leading % 4 != 0))
     return 15;  // CUBLAS_STATUS_NOT_SUPPORTED
   *found = MatmulHeuristic{}, *count = 1;
+  for (int i = 0; i < 3; ++i) found->algorithm.data[i] = static_cast<Preference*>(preference)->alignments[i];
   return kSuccess;
 }
 

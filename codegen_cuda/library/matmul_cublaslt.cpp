@@ -1,7 +1,7 @@
 // See matmul.h: products by cuBLASLt.
 //
 // The library counts by columns, so what is a product of lhs and rhs by rows is one of rhs and lhs to it, and neither
-// is moved. What the library's heuristic chooses is kept per shape; its workspace comes from our allocator.
+// is moved. What the library's heuristic proposes is kept per shape; its workspace comes from our allocator.
 #include <fmt/format.h>
 
 #include <array>
@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <tuple>
 
@@ -78,12 +79,13 @@ struct Operand {
 /// Everything that the choice of an algorithm depends on.
 struct Shapes {
   int device, factor_type, result_type, compute_type, scale_type, batches;
-  unsigned epilogue, alignment;
+  unsigned epilogue;
+  std::array<std::uint32_t, 3> alignments;  // in bytes, of a, b and d
   Operand a, b, d;
   bool operator<(const Shapes& o) const {
-    return std::tie(device, factor_type, result_type, compute_type, scale_type, batches, epilogue, alignment, a, b, d) <
-           std::tie(o.device, o.factor_type, o.result_type, o.compute_type, o.scale_type, o.batches, o.epilogue,
-                    o.alignment, o.a, o.b, o.d);
+    return std::tie(device, factor_type, result_type, compute_type, scale_type, batches, epilogue, alignments, a, b,
+                    d) < std::tie(o.device, o.factor_type, o.result_type, o.compute_type, o.scale_type, o.batches,
+                                  o.epilogue, o.alignments, o.a, o.b, o.d);
   }
 };
 
@@ -121,32 +123,58 @@ class Descriptors {
   }
 };
 
-/// The library's choice for these shapes, or null where it takes none of them.
-const MatmulHeuristic* algorithm_for(const Shapes& shapes, const Descriptors& d) {
-  constexpr std::size_t kMostKept = 4096;
-  static std::mutex mutex;
-  static auto* const known = new std::map<Shapes, MatmulHeuristic>;
-  const std::lock_guard lock(mutex);
-  if (known->size() > kMostKept) known->clear();
-  auto [at, fresh] = known->try_emplace(shapes);
-  if (fresh) {
+/// What the library proposes for a product, best first.
+class Proposals {
+ public:
+  Proposals(const Shapes& shapes, const Descriptors& d) {
     Handle preference = nullptr;
     check_library(library().preference_create(&preference), "cublasLtMatmulPreferenceCreate");
     const auto bytes = static_cast<std::uint64_t>(workspace_bytes());
     library().preference_set(preference, kPreferenceMaxWorkspace, &bytes, sizeof bytes);
-    int found = 0;
-    const Result r =
-        library().heuristic(library_handle(), d.matmul, d.a, d.b, d.d, d.d, preference, 1, &at->second, &found);
+    const std::uint32_t aligned_to[] = {shapes.alignments[0], shapes.alignments[1], shapes.alignments[2],
+                                        shapes.alignments[2]};
+    for (int i = 0; i < 4; ++i)
+      library().preference_set(preference, kPreferenceAlignmentA + i, &aligned_to[i], sizeof aligned_to[i]);
+    const Result r = library().heuristic(library_handle(), d.matmul, d.a, d.b, d.d, d.d, preference,
+                                         static_cast<int>(all_.size()), all_.data(), &count_);
     library().preference_destroy(preference);
-    if (r != kSuccess || found == 0) at->second.state = -1;
+    if (r != kSuccess) count_ = 0;
   }
-  return at->second.state == kSuccess ? &at->second : nullptr;
+  std::optional<MatmulHeuristic> best() const {
+    for (int i = 0; i < count_; ++i)
+      if (all_[static_cast<std::size_t>(i)].state == kSuccess) return all_[static_cast<std::size_t>(i)];
+    return std::nullopt;
+  }
+  /// The library did not run what it had proposed.
+  void strike_best(Result because) {
+    for (int i = 0; i < count_; ++i)
+      if (Result& state = all_[static_cast<std::size_t>(i)].state; state == kSuccess) {
+        state = because;
+        return;
+      }
+  }
+
+ private:
+  std::array<MatmulHeuristic, 4> all_{};
+  int count_ = 0;
+};
+
+/// Calls f with the proposals for these shapes, which are kept.
+template <class F> auto with_proposals(const Shapes& shapes, const Descriptors& d, F f) {
+  constexpr std::size_t kMostKept = 4096;
+  static std::mutex mutex;
+  static auto* const known = new std::map<Shapes, Proposals>;
+  const std::lock_guard lock(mutex);
+  if (known->size() > kMostKept) known->clear();
+  auto at = known->find(shapes);
+  if (at == known->end()) at = known->emplace(shapes, Proposals(shapes, d)).first;
+  return f(at->second);
 }
 
-unsigned alignment_of(const void* a, const void* b, const void* d) {
-  const auto bits =
-      reinterpret_cast<std::uintptr_t>(a) | reinterpret_cast<std::uintptr_t>(b) | reinterpret_cast<std::uintptr_t>(d);
-  return static_cast<unsigned>(bits % 16 == 0 ? 16 : bits % 8 == 0 ? 8 : bits % 4 == 0 ? 4 : 1);
+/// Of an address and of what is added to it; nothing asks for more than 256.
+std::uint32_t alignment_of(const void* data, std::int64_t bytes_added = 0) {
+  const auto bits = reinterpret_cast<std::uintptr_t>(data) | static_cast<std::uintptr_t>(bytes_added) | 256;
+  return static_cast<std::uint32_t>(bits & (~bits + 1));
 }
 
 /// A side that the library can read in place, or a dense copy of it.
@@ -200,6 +228,11 @@ bool is_bytes(const MatmulProblem& p) { return p.out_dtype == DType::i32 && p.lh
 
 Shapes shapes_of(const MatmulProblem& p, const MatrixSide& lhs, const MatrixSide& rhs, unsigned epilogue) {
   const bool batched = !p.batch_sizes.empty();
+  const auto alignment = [&](const MatrixSide& side) {
+    std::int64_t strides = 0;
+    for (std::size_t i = 0; i < p.batch_sizes.rank(); ++i) strides |= side.batch_strides[i];
+    return alignment_of(side.data, strides * static_cast<std::int64_t>(byte_size(side.dtype)));
+  };
   const auto stride = [&](const MatrixSide& s) { return batched ? s.batch_strides.back() : 0; };
   const int factor = data_type(p.lhs.dtype), result = data_type(p.out_dtype);
   int compute = uses_tf32() && p.lhs.dtype == DType::f32 ? kCompute32FFastTF32 : kCompute32F;
@@ -213,7 +246,8 @@ Shapes shapes_of(const MatmulProblem& p, const MatrixSide& lhs, const MatrixSide
           scale,
           batched ? static_cast<int>(p.batch_sizes.back()) : 1,
           epilogue,
-          alignment_of(lhs.data, rhs.data, p.out),
+          {alignment(rhs), alignment(lhs),
+           alignment_of(p.out, batched ? p.m * p.n * static_cast<std::int64_t>(byte_size(p.out_dtype)) : 0)},
           operand_of(rhs, p.k, p.n, stride(rhs)),
           operand_of(lhs, p.m, p.k, stride(lhs)),
           {static_cast<std::uint64_t>(p.n), static_cast<std::uint64_t>(p.m), p.n, p.m * p.n, kOperationNone}};
@@ -235,8 +269,8 @@ bool multiply(const MatmulProblem& p, MatmulEpilogue epilogue, const void* bias)
   const ReadableSide lhs(p, p.lhs, p.m, p.k, true, !is_bytes(p)), rhs(p, p.rhs, p.k, p.n, !is_bytes(p), true);
   const Shapes shapes = shapes_of(p, lhs.side(), rhs.side(), code_of(epilogue));
   const Descriptors d(shapes, bias);
-  const MatmulHeuristic* const chosen = algorithm_for(shapes, d);
-  if (chosen == nullptr) return false;
+  std::optional<MatmulHeuristic> chosen = with_proposals(shapes, d, [](const Proposals& all) { return all.best(); });
+  if (!chosen) return false;
   const Workspace workspace(workspace_bytes());
   const float one_f32 = 1, zero_f32 = 0;
   const double one_f64 = 1, zero_f64 = 0;
@@ -256,11 +290,21 @@ bool multiply(const MatmulProblem& p, MatmulEpilogue epilogue, const void* bias)
       rest /= p.batch_sizes[i];
     }
     auto* const out = const_cast<void*>(moved(p.out, batch * shapes.batches * p.m * p.n, p.out_dtype));
-    check_library(
-        library().matmul(library_handle(), d.matmul, alpha, moved(rhs.side().data, right, p.rhs.dtype), d.a,
-                         moved(lhs.side().data, left, p.lhs.dtype), d.b, beta, out, d.d, out, d.d, &chosen->algorithm,
-                         workspace.data(), static_cast<std::size_t>(workspace_bytes()), launch_handle()),
-        "cublasLtMatmul");
+    const auto run = [&] {
+      return library().matmul(library_handle(), d.matmul, alpha, moved(rhs.side().data, right, p.rhs.dtype), d.a,
+                              moved(lhs.side().data, left, p.lhs.dtype), d.b, beta, out, d.d, out, d.d,
+                              &chosen->algorithm, workspace.data(), static_cast<std::size_t>(workspace_bytes()),
+                              launch_handle());
+    };
+    Result r = run();
+    // Some proposals are refused: cuBLASLt 13.0 did so for a small product with an epilogue. Nothing has been started
+    // then.
+    while (r != kSuccess && batch == 0) {
+      chosen = with_proposals(shapes, d, [r](Proposals& all) { return all.strike_best(r), all.best(); });
+      if (!chosen) return false;
+      r = run();
+    }
+    check_library(r, "cublasLtMatmul");
     note_started("cublasLtMatmul");
   }
   return true;

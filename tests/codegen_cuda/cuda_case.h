@@ -51,6 +51,23 @@ inline double relative_difference(const Tensor& got, const Tensor& wanted) {
   return worst / largest;
 }
 
+/// What differs by more than other orders of sums explain, or "".
+inline std::string close(const Tensor& got, const Tensor& wanted) {
+  if (!is_floating(wanted.dtype())) return difference(got, wanted);
+  if (got.dtype() != wanted.dtype() || got.shape() != wanted.shape()) return "another type";
+  const double allowed = wanted.dtype() == DType::f64   ? 1e-12
+                         : wanted.dtype() == DType::f32 ? 1e-5
+                         : wanted.dtype() == DType::f16 ? 2e-3
+                                                        : 2e-2;
+  const double differs = relative_difference(got, wanted);
+  return differs <= allowed ? std::string() : fmt::format("relative difference {}", differs);
+}
+
+inline Tensor numbers(DType t, const Shape& shape, int seed) {
+  manual_seed(static_cast<std::uint64_t>(seed));
+  return astype(is_floating(t) ? randn(shape) : astype(randint(-50, 50, shape), DType::i64), t).sync();
+}
+
 /// A call to be made on two devices.
 struct DeviceProgram {
   std::string name;

@@ -9,8 +9,10 @@
 namespace fermata {
 namespace {
 
+using test::close;
 using test::compare_with_cpu;
 using test::DeviceProgram;
+using test::numbers;
 
 class CudaMatmul : public ::testing::Test {
  protected:
@@ -21,22 +23,6 @@ class CudaMatmul : public ::testing::Test {
   }
   ~CudaMatmul() override { EXPECT_EQ(test::compile_kept_sources(), ""); }
 };
-
-std::string close(const Tensor& got, const Tensor& wanted) {
-  if (!is_floating(wanted.dtype())) return test::difference(got, wanted);
-  if (got.dtype() != wanted.dtype() || got.shape() != wanted.shape()) return "another type";
-  const double allowed = wanted.dtype() == DType::f64   ? 1e-12
-                         : wanted.dtype() == DType::f32 ? 1e-5
-                         : wanted.dtype() == DType::f16 ? 2e-3
-                                                        : 2e-2;
-  const double differs = test::relative_difference(got, wanted);
-  return differs <= allowed ? std::string() : fmt::format("relative difference {}", differs);
-}
-
-Tensor numbers(DType t, const Shape& shape, int seed) {
-  manual_seed(static_cast<std::uint64_t>(seed));
-  return astype(is_floating(t) ? randn(shape) : astype(randint(-50, 50, shape), DType::i64), t).sync();
-}
 
 const std::vector<std::pair<Shape, Shape>> kShapes = {
     {{5, 7}, {7, 3}}, {{40, 33}, {33, 70}}, {{7}, {7, 3}},          {{5, 7}, {7}},
@@ -106,7 +92,11 @@ TEST_F(CudaMatmul, BiasReluAndGeluAreTheLibrarys) {
   for (const auto& [end, wanted] : ends) {
     const Viewed out(zeros({6, 9}, DType::f32, cuda()));
     const TensorView inputs[] = {x.view(), y.view()}, outputs[] = {out.view()};
-    gpu::matmul_with({Op::matmul, inputs, outputs, {}, {}}, end, z.view().data);
+    if (!gpu::matmul_with({Op::matmul, inputs, outputs, {}, {}}, end, z.view().data)) {
+      EXPECT_FALSE(gpu::on_host_executor());
+      std::printf("the library has no epilogue %d for this product\n", static_cast<int>(end));
+      continue;
+    }
     EXPECT_LT(test::relative_difference(out.tensor, wanted), 1e-5) << static_cast<int>(end);
   }
 }
