@@ -1,28 +1,15 @@
 // Convolutions and their gradients. See irregular.h. One thread for each element of the result, which adds its products
 // in a fixed order: filters row by row, images in order.
-#include "ir/convolution.h"
+#include "codegen_cuda/library/convolution.h"
 
 #include <fmt/format.h>
 
 #include "codegen_cuda/irregular/call_source.h"
 #include "codegen_cuda/irregular/element_text.h"
 #include "codegen_cuda/irregular/irregular.h"
-#include "ir/ops/convolution.h"
-#include "runtime/call_attributes.h"
 
 namespace fermata::gpu {
 namespace {
-
-/// The three tensors of a convolution, whichever of them is the result.
-struct Convolution {
-  TensorView x, weight, y;
-};
-Convolution tensors_of(const CallArgs& args) {
-  const TensorView &a = args.inputs[0], &b = args.inputs[1], &out = args.outputs[0];
-  if (args.op == Op::convolution) return {a, b, out};
-  if (args.op == Op::convolution_data_gradient) return {out, b, a};
-  return {a, out, b};
-}
 
 /// i64 names for the spatial coordinates of a number: <prefix>2, <prefix>3, ...; what is left is in `rest`.
 void spatial(CallSource& s, const std::string& prefix, const std::string& rest, const TensorView& v) {
@@ -49,7 +36,7 @@ std::string offset(CallSource& s, const TensorView& v, const std::string& prefix
 void convolution_call(const CallArgs& args) {
   use_operands(args);
   const Convolution c = tensors_of(args);
-  const ConvolutionAttributes a(attributes_of<ops::Convolution>(args));  // those of its gradients as well
+  const ConvolutionAttributes a = convolution_attributes(args);
   const TensorView& out = args.outputs[0];
   const std::int64_t count = out.element_count();
   if (count == 0) return;
@@ -126,7 +113,11 @@ void convolution_call(const CallArgs& args) {
 FERMATA_KERNELS(cuda) {
   for (const Op op : {Op::convolution, Op::convolution_data_gradient, Op::convolution_weight_gradient})
     add_variant(op, BackendKey::cuda,
-                {.name = "nvrtc", .form = KernelForm::library, .dtypes = kFloating, .call = &convolution_call});
+                {.name = "nvrtc",
+                 .form = KernelForm::library,
+                 .dtypes = kFloating,
+                 .call = &convolution_call,
+                 .cost = &convolution_direct_cost});
 }
 
 }  // namespace fermata::gpu
