@@ -10,6 +10,7 @@
 #include "codegen_cuda/irregular/irregular.h"
 #include "codegen_cuda/irregular/positions.h"
 #include "codegen_cuda/runtime/device.h"
+#include "codegen_cuda/runtime/dry_run.h"
 #include "ir/error.h"
 #include "ir/op_traits.h"
 #include "ir/ops/convolution.h"
@@ -88,50 +89,173 @@ void open_block(CallSource& s, const Scan& scan) {
                      scan.text.sum, scan.step));
 }
 
-/// The total of each block, and then, in place, the totals of all blocks before it.
+/// Rows of a tile, which are blocks of a scan, a thread each; and its columns. So that neighbors read and write side by
+/// side, elements of lanes that lie so pass through shared memory.
+constexpr int kTileRows = 128, kTileColumns = 32, kTilePitch = kTileColumns + 1;
+
+/// A scan by tiles. `each`: what follows the scan of each element, `last`: what follows a block; both may use `inside`.
+struct TileText {
+  std::string first, each, last;
+  bool stores = false;  // the tile, to the result
+};
+
+/// Opens and closes a loop over tiles: what a thread block does at a time.
+void scan_tiles(CallSource& s, const Scan& scan, const TileText& text) {
+  const std::string t = scan.text.sum;
+  s.line("FM_SHARED(shared);");
+  s.line(fmt::format(
+      "i64* const row_from = (i64*)shared; i64* const row_to = row_from + {0}; i64* const row_size = row_to + {0};",
+      kTileRows));
+  s.line(fmt::format("{0}* const tile = ({0}*)(row_size + {1}); {0}* const row = tile + threadIdx.x * {2};", t,
+                     kTileRows, kTilePitch));
+  s.line("const int across = threadIdx.x % 32, warp = threadIdx.x / 32;");
+  s.line(fmt::format("const i64 count = {}, blocks = {}, size = {}, inner = 0, limit = size < {} ? size : {};",
+                     s.number(scan.lanes.lanes() * scan.blocks), s.number(scan.blocks), s.number(scan.lanes.size),
+                     kScanBlock, kScanBlock));
+  s.line(fmt::format("for (i64 group = blockIdx.x; group * {0} < count; group += gridDim.x) {{", kTileRows));
+  s.line(fmt::format("const i64 i = group * {} + threadIdx.x; const bool is_row = i < count;", kTileRows));
+  s.line(
+      fmt::format("const i64 outer = (is_row ? i : 0) / blocks, begin = (is_row ? i : 0) % blocks * {};", kScanBlock));
+  s.line(fmt::format("const i64 n = !is_row ? 0 : size - begin < {0} ? size - begin : {0};", kScanBlock));
+  lane_start(s, "from", scan.x, scan.axis);
+  lane_start(s, "to", scan.out, scan.axis);
+  s.line("fm_shared_store(row_from + threadIdx.x, from + begin); fm_shared_store(row_to + threadIdx.x, to + begin);");
+  s.line("fm_shared_store(row_size + threadIdx.x, n);");
+  s.line(text.first);
+  s.line(fmt::format("{} inside = 0;", t));
+  s.line("fm_barrier();");
+  s.line(fmt::format("for (i64 column = 0; column < limit; column += {}) {{", kTileColumns));
+  const std::string rows =
+      fmt::format("for (int r = warp; r < {}; r += {}) if (column + across < fm_shared_load(row_size + r))", kTileRows,
+                  kTileRows / 32);
+  s.line(fmt::format("{} fm_shared_store(tile + r * {} + across, {});", rows, kTilePitch,
+                     scan.text.load(fmt::format("{} + fm_shared_load(row_from + r) + column + across",
+                                                s.pointer(scan.text.memory, scan.x.data)))));
+  s.line("fm_barrier();");
+  s.line(fmt::format("for (int k = 0; k < {} && column + k < n; ++k) {{", kTileColumns));
+  s.line(fmt::format("const {} next = fm_shared_load(row + k);", t));
+  s.line(fmt::format("if (column + k == 0) inside = next; else {{ const {0} l = inside, r = next; inside = {1}; }}", t,
+                     scan.step));
+  s.line(text.each);
+  s.line("}");
+  s.line("fm_barrier();");
+  if (text.stores) {
+    s.line(fmt::format("{} fm_store({} + fm_shared_load(row_to + r) + column + across, {});", rows,
+                       s.pointer(scan.text.memory, scan.out.data),
+                       scan.text.stored(fmt::format("fm_shared_load(tile + r * {} + across)", kTilePitch))));
+    s.line("fm_barrier();");
+  }
+  s.line("}");
+  s.line(text.last);
+  s.line("fm_barrier();");
+  s.line("}");
+  const std::int64_t element = t.ends_with("64") ? 8 : 4;
+  s.launch_blocks((scan.lanes.lanes() * scan.blocks + kTileRows - 1) / kTileRows, kTileRows,
+                  static_cast<unsigned>(3 * 8 * kTileRows + element * kTileRows * kTilePitch));
+}
+
+/// The total of each block.
+void scan_blocks(const Scan& scan, void* totals, bool by_tiles) {
+  CallSource s(by_tiles ? "scan_tile_blocks" : "scan_blocks");
+  if (by_tiles) {
+    const std::string to = s.pointer(scan.text.sum, totals);
+    return scan_tiles(s, scan, {"", "", fmt::format("if (is_row) fm_store({} + i, inside);", to)});
+  }
+  for_each_block(s, scan);
+  open_block(s, scan);
+  s.line("}");
+  s.line(fmt::format("fm_store({} + i, inside);", s.pointer(scan.text.sum, totals)));
+  s.launch(scan.lanes.lanes() * scan.blocks);
+}
+
+/// In place, the totals of all blocks before each. A thread block has a lane, whose totals pass through shared memory:
+/// one thread adds them up, in order, several reads ahead.
 void scan_totals(const Scan& scan, void* totals) {
-  CallSource each("scan_blocks");
-  for_each_block(each, scan);
-  open_block(each, scan);
-  each.line("}");
-  each.line(fmt::format("fm_store({} + i, inside);", each.pointer(scan.text.sum, totals)));
-  each.launch(scan.lanes.lanes() * scan.blocks);
-  CallSource all("scan_totals");
-  all.for_each("i", scan.lanes.lanes());
-  all.line(fmt::format("const i64 blocks = {0}; {1}* const totals = {2} + i * blocks; {1} before = fm_load(totals);",
-                       all.number(scan.blocks), scan.text.sum, all.pointer(scan.text.sum, totals)));
-  all.line(fmt::format(
-      "for (i64 b = 1; b < blocks; ++b) {{ const {0} l = before, r = fm_load(totals + b); fm_store(totals + b, l); before = {1}; }}",
-      scan.text.sum, scan.step));
-  all.launch(scan.lanes.lanes());
+  constexpr int kAtOnce = 1024, kAhead = 8;
+  const std::string& t = scan.text.sum;
+  CallSource s("scan_totals");
+  s.line("FM_SHARED(shared);");
+  s.line(fmt::format("{0}* const part = ({0}*)shared;", t));
+  s.line(fmt::format("const i64 lanes = {}, blocks = {};", s.number(scan.lanes.lanes()), s.number(scan.blocks)));
+  s.line("for (i64 lane = blockIdx.x; lane < lanes; lane += gridDim.x) {");
+  s.line(fmt::format("{0}* const totals = {1} + lane * blocks; {0} before = 0;", t, s.pointer(t, totals)));
+  s.line(fmt::format("for (i64 first = 0; first < blocks; first += {}) {{", kAtOnce));
+  s.line(fmt::format("const int some = (int)(blocks - first < {0} ? blocks - first : {0});", kAtOnce));
+  s.line("for (int k = threadIdx.x; k < some; k += 256) fm_shared_store(part + k, fm_load(totals + first + k));");
+  s.line("fm_barrier();");
+  s.line("if (threadIdx.x == 0) {");
+  s.line("int k = 0;");
+  s.line(fmt::format("if (first == 0) {{ before = fm_shared_load(part); fm_shared_store(part, ({})0); k = 1; }}", t));
+  s.line(fmt::format("for (; k + {0} <= some; k += {0}) {{", kAhead));
+  std::string reads, steps;
+  for (int i = 0; i < kAhead; ++i) {
+    reads += fmt::format("{}r{} = fm_shared_load(part + k + {})", i == 0 ? "" : ", ", i, i);
+    steps += fmt::format("{{ const {0} l = before, r = r{1}; fm_shared_store(part + k + {1}, l); before = {2}; }} ", t,
+                         i, scan.step);
+  }
+  s.line(fmt::format("const {} {};", t, reads));
+  s.line(steps);
+  s.line("}");
+  s.line(fmt::format(
+      "for (; k < some; ++k) {{ const {0} l = before, r = fm_shared_load(part + k); fm_shared_store(part + k, l); before = {1}; }}",
+      t, scan.step));
+  s.line("}");
+  s.line("fm_barrier();");
+  s.line("for (int k = threadIdx.x; k < some; k += 256) fm_store(totals + first + k, fm_shared_load(part + k));");
+  s.line("fm_barrier();");
+  s.line("}");
+  s.line("}");
+  s.launch_blocks(scan.lanes.lanes(), 256, kAtOnce * (t.ends_with("64") ? 8 : 4));
+}
+
+/// The scan of each block, after what the blocks before it came to.
+void scan_elements(const Scan& scan, void* totals, bool by_tiles) {
+  const std::string& t = scan.text.sum;
+  const bool continues = scan.blocks > 1;
+  CallSource s(by_tiles ? "scan_tiles" : "scan");
+  const std::string before = continues ? s.pointer(t, totals) : "";
+  const std::string load =
+      continues ? fmt::format("const {0} before = begin == 0 ? ({0})0 : fm_load({1} + i);", t, before) : "";
+  const std::string result =
+      fmt::format("{} result = inside;", t) +
+      (continues ? fmt::format(" if (begin != 0) {{ const {0} l = before, r = inside; result = {1}; }}", t, scan.step)
+                 : "");
+  if (by_tiles) {
+    const std::string first =
+        continues ? fmt::format("const {0} before = begin == 0 ? ({0})0 : fm_load({1} + (is_row ? i : 0));", t, before)
+                  : "";
+    return scan_tiles(s, scan, {first, result + " fm_shared_store(row + k, result);", "", true});
+  }
+  for_each_block(s, scan);
+  lane_start(s, "to", scan.out, scan.axis);
+  s.line(load);
+  open_block(s, scan);
+  s.line(result);
+  s.line(fmt::format("fm_store({} + to + k * {}, {});", s.pointer(scan.text.memory, scan.out.data),
+                     s.number(scan.out.strides[scan.axis]), scan.text.stored("result")));
+  s.line("}");
+  s.launch(scan.lanes.lanes() * scan.blocks);
 }
 
 void scan(const CallArgs& args, std::string_view monoid) {
   use_operands(args);
   const auto axis = static_cast<unsigned>(axis_of(args.op, args.attributes));
-  const TensorView& out = args.outputs[0];
+  const TensorView &x = args.inputs[0], &out = args.outputs[0];
   const ElementText text = element_text(out.dtype, monoid == "max" || monoid == "min");
   const LaneSizes lanes = lane_sizes(out, axis);
-  const Scan scan{args.inputs[0],         out, axis, lanes, (lanes.size + kScanBlock - 1) / kScanBlock, text,
-                  step_text(monoid, text)};
+  const Scan scan{x, out, axis, lanes, (lanes.size + kScanBlock - 1) / kScanBlock, text, step_text(monoid, text)};
   const std::int64_t count = lanes.lanes() * scan.blocks;
   if (count == 0) return;
+  // Shorter lanes would leave most of a warp idle.
+  constexpr std::int64_t kLeastForTiles = 2 * kTileColumns;
+  const bool prefers_tiles =
+      lanes.inner == 1 && x.strides[axis] == 1 && out.strides[axis] == 1 && lanes.size >= kLeastForTiles;
   const Workspace totals(scan.blocks > 1 ? count * 8 : 0);
-  if (scan.blocks > 1) scan_totals(scan, totals.data());
-  CallSource s("scan");
-  for_each_block(s, scan);
-  lane_start(s, "to", out, axis);
-  if (scan.blocks > 1)
-    s.line(fmt::format("const {0} before = begin == 0 ? ({0})0 : fm_load({1} + i);", text.sum,
-                       s.pointer(text.sum, totals.data())));
-  open_block(s, scan);
-  s.line(fmt::format("{} result = inside;", text.sum));
-  if (scan.blocks > 1)
-    s.line(fmt::format("if (begin != 0) {{ const {0} l = before, r = inside; result = {1}; }}", text.sum, scan.step));
-  s.line(fmt::format("fm_store({} + to + k * {}, {});", s.pointer(text.memory, out.data), s.number(out.strides[axis]),
-                     text.stored("result")));
-  s.line("}");
-  s.launch(count);
+  for (const bool by_tiles : {false, true}) {
+    if (by_tiles != prefers_tiles && DryRun::current() == nullptr) continue;  // which wants both
+    if (scan.blocks > 1) scan_blocks(scan, totals.data(), by_tiles), scan_totals(scan, totals.data());
+    scan_elements(scan, totals.data(), by_tiles);
+  }
 }
 
 void gather_call(const CallArgs& args) {

@@ -225,6 +225,12 @@ TEST_F(CudaOps, LongScans) {
                                         cumulative_min(in[0], axis)};
            }});
     }
+  // Several tiles of blocks, and more totals than pass through shared memory at once.
+  const Tensor many = test::awkward_input(DType::f32, {3, 140000}, 8), most = (randn({1, 530000}) * 0.001).sync();
+  for (const Tensor& x : {many, most})
+    programs.push_back({"scan " + to_string(x.shape()), {x}, [](const auto& in) {
+                          return std::vector<Tensor>{cumulative_sum(in[0], 1), cumulative_max(in[0], 1)};
+                        }});
   compare_with_cpu(programs, Mode::compiled);
 }
 
