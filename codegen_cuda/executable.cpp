@@ -242,9 +242,10 @@ void CudaExecutable::launch_columns(const KernelLaunch& launch, ArgumentValues& 
   const std::int64_t groups = rows * parts(columns, 32);
   if (splits_ && blocks > kColumnSlices && groups < std::int64_t{4} * current_device().info().multiprocessors)
     return launch_split(launch, values, rows * columns, blocks);
-  const auto shared = static_cast<unsigned>(components(kernel_) * 32 * kColumnSlices * 8);
-  variant(Schedule::column, !values.fits_32_bits())
-      .launch({grid_for(groups), 32 * kColumnSlices, shared}, values.data());
+  const bool are_few = groups < std::int64_t{4} * current_device().info().multiprocessors;
+  const unsigned slices = are_few && blocks > kColumnSlices ? kMostColumnSlices : kColumnSlices;
+  const auto shared = static_cast<unsigned>(components(kernel_) * 32 * slices * 8);
+  variant(Schedule::column, !values.fits_32_bits()).launch({grid_for(groups), 32 * slices, shared}, values.data());
 }
 
 /// Blocks apart and then their merge: for few rows or columns that are long.

@@ -51,8 +51,8 @@ void take_slices(Emission& e, const Stage& stage) {
           std::vector<std::string> items;
           e.for_components(stage, [&](std::uint16_t of, std::size_t c, std::size_t at) {
             if (of == r)
-              items.push_back(fmt::format("fm_get<{}>(fm_shared_load(states + ({} * {} + from) * 32 + across))",
-                                          value_type(e.kernel.reductions[r].types[c]), at, kColumnSlices));
+              items.push_back(fmt::format("fm_get<{}>(fm_shared_load(states + ({} * slices + from) * 32 + across))",
+                                          value_type(e.kernel.reductions[r].types[c]), at));
           });
           std::string copies;
           for (std::size_t c = 0; c < items.size(); ++c)
@@ -62,7 +62,7 @@ void take_slices(Emission& e, const Stage& stage) {
           e.combine(r, e.state_names(r, "total"), items);
         }
       },
-      "for (int from = 0; from < {} && start + from < blocks; ++from)", kColumnSlices);
+      "for (int from = 0; from < slices && start + from < blocks; ++from)");
 }
 
 void column_stage(Emission& e, const Stage& stage) {
@@ -74,23 +74,22 @@ void column_stage(Emission& e, const Stage& stage) {
         e.block([&] { steps(e, stage, "number"); }, "if (active && number < blocks)");
         if (stage.reductions.empty()) return;
         e.for_components(stage, [&](std::uint16_t r, std::size_t c, std::size_t at) {
-          e.line("fm_shared_store(states + ({} * {} + slice) * 32 + across, fm_put({}));", at, kColumnSlices,
-                 e.state(r, c, ""));
+          e.line("fm_shared_store(states + ({} * slices + slice) * 32 + across, fm_put({}));", at, e.state(r, c, ""));
         });
         e.line("fm_barrier();");
         e.block([&] { take_slices(e, stage); }, "if (slice == 0)");
         e.line("fm_barrier();");
       },
-      "for ({0} start = 0; start < blocks; start += {1})", e.index, kColumnSlices);
+      "for ({0} start = 0; start < blocks; start += slices)", e.index);
   if (!stage.reductions.empty()) {  // what slice 0 has, all slices want
     e.for_components(stage, [&](std::uint16_t r, std::size_t c, std::size_t at) {
-      e.line("if (slice == 0) fm_shared_store(states + {} * 32 + across, fm_put({}));", at * kColumnSlices,
+      e.line("if (slice == 0) fm_shared_store(states + {} * slices * 32 + across, fm_put({}));", at,
              e.state(r, c, "total"));
     });
     e.line("fm_barrier();");
     e.for_components(stage, [&](std::uint16_t r, std::size_t c, std::size_t at) {
-      e.line("{} = fm_get<{}>(fm_shared_load(states + {} * 32 + across));", e.state(r, c, "total"),
-             value_type(e.kernel.reductions[r].types[c]), at * kColumnSlices);
+      e.line("{} = fm_get<{}>(fm_shared_load(states + {} * slices * 32 + across));", e.state(r, c, "total"),
+             value_type(e.kernel.reductions[r].types[c]), at);
     });
     e.line("fm_barrier();");
   }
@@ -108,10 +107,10 @@ void open_points(Emission& e) {
 }  // namespace
 
 void emit_columns(Emission& e) {
-  e.open(32 * kColumnSlices);
+  e.open(32 * kMostColumnSlices);
   e.line("FM_SHARED(shared);");
   e.line("u64* const states = (u64*)shared;");
-  e.line("const int across = threadIdx.x % 32, slice = threadIdx.x / 32;");
+  e.line("const int across = threadIdx.x % 32, slice = threadIdx.x / 32, slices = blockDim.x / 32;");
   e.line("const {} groups = (column_end - column_begin + 31) / 32;", e.index);
   e.block(
       [&] {

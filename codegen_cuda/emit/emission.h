@@ -117,8 +117,8 @@ void emit_finish(Emission& e);
 unsigned pack_elements(const Kernel& kernel);
 /// The accesses that a warp kernel keeps in shared memory because several stages read them.
 std::vector<std::uint16_t> kept_accesses(const Kernel& kernel, const KernelSchedule& schedule);
-/// The number of blocks of a column that run in parallel in a thread block.
-inline constexpr unsigned kColumnSlices = 8;
+/// The number of blocks of a column that run in parallel in a thread block: usually, and where there are few columns.
+inline constexpr unsigned kColumnSlices = 8, kMostColumnSlices = 16;
 /// Rows and columns of a tile, and rows of threads.
 inline constexpr unsigned kTile = 32, kTileThreads = 8;
 
