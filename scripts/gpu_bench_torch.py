@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The programs of tests/codegen_cuda/gpu_bench.cpp in PyTorch: eager, and by torch.compile.
 
-usage: gpu_bench_torch.py
+usage: gpu_bench_torch.py [NAME]
 
-Prints the same lines: name, mode, milliseconds for one run.
+Prints the same lines: name, mode, milliseconds for one run; of programs whose name contains NAME.
 """
 import math
 import sys
@@ -38,6 +38,12 @@ def calls(x):
     return y
 
 
+def conv2d_gradients(x, weight):
+    with torch.enable_grad():
+        dx, dw = torch.autograd.grad(F.conv2d(x, weight, padding=1).sum(), (x, weight))
+    return dx.sum() + dw.sum()
+
+
 def milliseconds(program):
     for _ in range(5):
         program()
@@ -53,6 +59,8 @@ def milliseconds(program):
 
 
 def report(name, function, *operands):
+    if len(sys.argv) > 1 and sys.argv[1] not in name:
+        return
     for mode, program in (("torch", function), ("torch.compile", torch.compile(function))):
         try:
             print(f"{name:<24} {mode:<13} {milliseconds(lambda: program(*operands)):10.4f}", flush=True)
@@ -93,6 +101,10 @@ def main():
     report("take_rows_4096", lambda t, i: t[i], square, order)
     report("index_add_rows_4096", lambda t, i: t.index_add(0, i, t), square, order)
     report("conv2d_16x64x56x56", lambda t, w: F.conv2d(t, w, padding=1), random(16, 64, 56, 56), random(64, 64, 3, 3))
+    image, filters = random(16, 64, 56, 56), random(64, 64, 3, 3)
+    report("conv2d_16x64x56x56_f16", lambda t, w: F.conv2d(t, w, padding=1), image.half(), filters.half())
+    report("conv2d_gradients", conv2d_gradients, image.requires_grad_(), filters.requires_grad_())
+    report("conv2d_1x1", F.conv2d, random(16, 64, 56, 56), random(256, 64, 1, 1))
     report("calls_100_of_1000", calls, random(1000))
 
 

@@ -7,6 +7,7 @@
 
 #include "codegen_cuda/executable.h"
 #include "codegen_cuda/runtime/device.h"
+#include "codegen_cuda/runtime/dry_run.h"
 #include "codegen_cuda/runtime/kernels.h"
 #include "dispatch/kernel_cache.h"
 
@@ -42,8 +43,11 @@ void CallSource::offset(const std::string& name, const std::string& number_of, c
                         unsigned end) {
   line(fmt::format("i64 {} = 0;", name));
   if (begin >= end) return;
+  std::int64_t numbers = 1;
+  for (unsigned axis = begin; axis < end; ++axis) numbers *= view.sizes[axis];
+  is_wide_ = is_wide_ || numbers > INT32_MAX;
   const std::string rest = fmt::format("rest{}", names_++);
-  line(fmt::format("i64 {} = {};", rest, number_of));
+  line(fmt::format("index {} = (index)({});", rest, number_of));
   for (unsigned axis = end; axis-- > begin;) {
     const std::string stride = number(view.strides[axis]);
     if (axis == begin) {
@@ -51,11 +55,12 @@ void CallSource::offset(const std::string& name, const std::string& number_of, c
       break;
     }
     const std::string size = number(view.sizes[axis]);
-    line(fmt::format("{0} += {1} % {2} * {3}; {1} /= {2};", name, rest, size, stride));
+    line(fmt::format("{0} += {1} % (index){2} * {3}; {1} /= (index){2};", name, rest, size, stride));
   }
 }
 
 void CallSource::for_each(const std::string& variable, std::int64_t count) {
+  is_wide_ = is_wide_ || count > INT32_MAX;
   line(fmt::format("const i64 count = {};", number(count)));
   line(fmt::format("for (i64 {0} = (i64)blockIdx.x * {1} + threadIdx.x; {0} < count; {0} += (i64)gridDim.x * {1}) {{",
                    variable, kThreads));
@@ -70,11 +75,16 @@ void CallSource::launch_blocks(std::int64_t blocks, unsigned threads, unsigned s
   if (blocks <= 0) return;
   std::string body = text_;
   for (unsigned i = 0; i < open_loops_; ++i) body += "  }\n";
-  const std::string name = function_name(prefix_, body);
-  const std::string source = fmt::format("FM_KERNEL({}, {}, {}) {{\n{}}}\n", name, slots_.size(), threads, body);
   const std::int64_t most = std::int64_t{64} * current_device().info().multiprocessors;
-  kernel_of(name, source)
-      ->launch({static_cast<unsigned>(std::min(blocks, most)), threads, shared_bytes}, slots_.data());
+  const DryRun* const dry = DryRun::current();
+  for (const bool wide : {false, true}) {
+    if (wide != is_wide_ && (dry == nullptr || !dry->wants_both_widths())) continue;
+    const std::string whole = fmt::format("  typedef {} index;\n{}", wide ? "i64" : "unsigned", body);
+    const std::string name = function_name(prefix_, whole);
+    const std::string source = fmt::format("FM_KERNEL({}, {}, {}) {{\n{}}}\n", name, slots_.size(), threads, whole);
+    kernel_of(name, source)
+        ->launch({static_cast<unsigned>(std::min(blocks, most)), threads, shared_bytes}, slots_.data());
+  }
 }
 
 void copy_elements(const TensorView& from, const TensorView& to) {

@@ -11,7 +11,9 @@
 
 namespace fermata::gpu {
 
-/// Source text and its arguments. The same structure gives the same text, so it is compiled once.
+/// Source text and its arguments. The same structure gives the same text, so it is compiled once. In it `index` is a
+/// type for numbers of elements: unsigned where the loop and the views that are read count to no more than 2^31 - 1, as
+/// division by 64 bits is slow, else i64.
 class CallSource {
  public:
   explicit CallSource(std::string_view prefix) : prefix_(prefix) {}
@@ -23,7 +25,7 @@ class CallSource {
   void line(const std::string& text) { text_ += "  " + text + "\n"; }
   void add(std::string_view text) { text_ += text; }
   /// Declares i64 `name`: the offset, in elements, of the element with row-major index `number_of` over axes [begin,
-  /// end).
+  /// end). The number is converted to `index`.
   void offset(const std::string& name, const std::string& number_of, const TensorView& view, unsigned begin,
               unsigned end);
   /// Opens a grid-stride loop over [0, count).
@@ -39,6 +41,7 @@ class CallSource {
   std::vector<std::uint64_t> slots_;
   unsigned names_ = 0;
   unsigned open_loops_ = 0;
+  bool is_wide_ = false;  // `index` is i64
 };
 
 /// Copies elements from one view to another of the same sizes and dtype, at any strides.

@@ -40,11 +40,12 @@ void take_call(const CallArgs& args) {
   if (count == 0) return;
   CallSource s("take");
   s.for_each("i", count);
-  s.line(fmt::format("const i64 inner = {}, positions = {};", s.number(g.inner), s.number(g.positions)));
-  s.line("const i64 which = i / inner % positions;");
+  s.line(fmt::format(
+      "const index inner = (index){}, positions = (index){}, row = (index)i / inner, which = row % positions;",
+      s.number(g.inner), s.number(g.positions)));
   read_position(s, args, "position", "which");
-  s.offset("before", "i / inner / positions", x, 0, g.axis);
-  s.offset("behind", "i % inner", x, g.axis + 1, x.rank);
+  s.offset("before", "row / positions", x, 0, g.axis);
+  s.offset("behind", "(index)i - row * inner", x, g.axis + 1, x.rank);
   const std::string_view type = bits_text(x.dtype);
   s.line(fmt::format("fm_store({} + i, fm_load({} + before + position * {} + behind));", s.pointer(type, out.data),
                      s.pointer(type, x.data), s.number(x.strides[g.axis])));
@@ -68,15 +69,15 @@ void index_add_call(const CallArgs& args) {
   s.line(fmt::format("const i64 inner = {}, positions = {}, size = {};", s.number(g.inner), s.number(g.positions),
                      s.number(g.size)));
   s.line(fmt::format("const i64* const keys = {};", s.pointer("const i64", sorted)));
-  s.line("const i64 first = i / inner % positions, key = fm_load(keys + first);");
+  s.line("const index row = (index)i / (index)inner, lane = row / (index)positions;");
+  s.line(
+      "const i64 column = (index)i - row * (index)inner, first = row - lane * (index)positions, key = fm_load(keys + first);");
   s.line("if (first > 0 && fm_load(keys + first - 1) == key) continue;  // of the thread of the row's first source");
   const std::string_view bits = is_floating(x.dtype) && type.load.empty() ? name(x.dtype) : bits_text(x.dtype);
-  s.line(fmt::format("{0}* const to = {1} + (i / inner / positions * size + key) * inner + i % inner;", bits,
-                     s.pointer(bits, out.data)));
+  s.line(fmt::format("{0}* const to = {1} + (lane * size + key) * inner + column;", bits, s.pointer(bits, out.data)));
   s.line(fmt::format("{} sum = {}(fm_load(to));", type.sum, type.load));
   s.line("for (i64 at = first; at < positions && fm_load(keys + at) == key; ++at) {");
-  s.offset("from", "(i / inner / positions * positions + fm_load(keys + positions + at)) * inner + i % inner", source,
-           0, source.rank);
+  s.offset("from", "(lane * positions + fm_load(keys + positions + at)) * inner + column", source, 0, source.rank);
   s.line(
       fmt::format("sum = ({0})(sum + {1}(fm_load({2} + from)));", type.sum, type.load, s.pointer(bits, source.data)));
   s.line("}");

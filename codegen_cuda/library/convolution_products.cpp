@@ -173,10 +173,8 @@ class Products {
       s.line(
           fmt::format("const index {0}{1} = rest % (index){2}; rest /= (index){2};", prefix, i, s.number(v.sizes[i])));
   }
-  /// Opens a loop over so many elements, with numbers of 32 bits where they suffice.
   static void open(CallSource& s, std::int64_t count) {
     s.for_each("i", count);
-    s.line(count <= INT32_MAX ? "typedef unsigned index;" : "typedef i64 index;");
     s.line("index rest = (index)i;");
   }
 

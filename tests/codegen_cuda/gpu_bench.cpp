@@ -104,6 +104,15 @@ int main(int argc, char** argv) try {
   report("index_add_rows_4096", [&] { return fm::index_add(square, order, square); });
   const Tensor image = random({16, 64, 56, 56}), filter = random({64, 64, 3, 3});
   report("conv2d_16x64x56x56", [&] { return fm::conv2d(image, filter, {}, 1, 1); });
+  const Tensor half_image = image.astype(fm::DType::f16), half_filter = filter.astype(fm::DType::f16);
+  report("conv2d_16x64x56x56_f16", [&] { return fm::conv2d(half_image, half_filter, {}, 1, 1); });
+  const auto loss = [](const Tensor& a, const Tensor& w) { return fm::sum(fm::conv2d(a, w, {}, 1, 1)); };
+  report("conv2d_gradients", [&] {
+    const auto [da, dw] = fm::grad<0, 1>(loss)(image, filter);
+    return fm::sum(da) + fm::sum(dw);
+  });
+  const Tensor mix = random({256, 64, 1, 1});
+  report("conv2d_1x1", [&] { return fm::conv2d(image, mix); });
   const Tensor small = random({1000});
   report("calls_100_of_1000", [&] {
     Tensor y = small;
