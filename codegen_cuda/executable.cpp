@@ -25,7 +25,7 @@ unsigned grid_for(std::int64_t wanted) {
 std::int64_t parts(std::int64_t count, std::int64_t size) { return (count + size - 1) / size; }
 
 std::string_view name_of(Schedule s) {
-  constexpr std::string_view kNames[] = {"map", "tiles", "warp", "block", "column", "partial", "finish"};
+  constexpr std::string_view kNames[] = {"map", "tiles", "warp", "block", "column", "slices", "partial", "finish"};
   return kNames[static_cast<std::size_t>(s)];
 }
 
@@ -75,7 +75,8 @@ std::string CudaExecutable::source(Schedule schedule, bool wide, unsigned axis, 
     case Schedule::tiles: emit_tiles(e, axis); break;
     case Schedule::warp: emit_warp_rows(e); break;
     case Schedule::block: emit_block_rows(e); break;
-    case Schedule::column: emit_columns(e); break;
+    case Schedule::column: emit_columns(e, kColumnSlices); break;
+    case Schedule::slices: emit_columns(e, kMostColumnSlices); break;
     case Schedule::partial: emit_partial(e); break;
     case Schedule::finish: emit_finish(e); break;
   }
@@ -107,7 +108,7 @@ void CudaExecutable::prepare_all(bool wide) const {
       if (reads_across(axis)) variant(Schedule::tiles, wide, axis);
     return;
   }
-  if (kernel_.is_row_kernel()) variant(Schedule::block, wide);
+  variant(kernel_.is_row_kernel() ? Schedule::block : Schedule::slices, wide);
   if (splits_) variant(Schedule::partial, wide), variant(Schedule::finish, wide);
 }
 
@@ -243,9 +244,11 @@ void CudaExecutable::launch_columns(const KernelLaunch& launch, ArgumentValues& 
   if (splits_ && blocks > kColumnSlices && groups < std::int64_t{4} * current_device().info().multiprocessors)
     return launch_split(launch, values, rows * columns, blocks);
   const bool are_few = groups < std::int64_t{4} * current_device().info().multiprocessors;
-  const unsigned slices = are_few && blocks > kColumnSlices ? kMostColumnSlices : kColumnSlices;
+  const bool has_many = are_few && blocks >= 2 * std::int64_t{kColumnSlices};
+  const unsigned slices = has_many ? kMostColumnSlices : kColumnSlices;
   const auto shared = static_cast<unsigned>(components(kernel_) * 32 * slices * 8);
-  variant(Schedule::column, !values.fits_32_bits()).launch({grid_for(groups), 32 * slices, shared}, values.data());
+  variant(has_many ? Schedule::slices : Schedule::column, !values.fits_32_bits())
+      .launch({grid_for(groups), 32 * slices, shared}, values.data());
 }
 
 /// Blocks apart and then their merge: for few rows or columns that are long.

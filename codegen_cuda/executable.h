@@ -46,7 +46,7 @@ class CudaExecutable final : public Executable {
   void prepare_all(bool wide = false) const;
 
  private:
-  static constexpr std::size_t kSchedules = 7;
+  static constexpr std::size_t kSchedules = 8;
   const LoadedKernel& variant(Schedule schedule, bool wide, unsigned axis = 0) const;
   void launch_map(const KernelLaunch& launch, ArgumentValues& values) const;
   void launch_rows(const KernelLaunch& launch, ArgumentValues& values) const;

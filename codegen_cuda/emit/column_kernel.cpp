@@ -106,8 +106,8 @@ void open_points(Emission& e) {
 
 }  // namespace
 
-void emit_columns(Emission& e) {
-  e.open(32 * kMostColumnSlices);
+void emit_columns(Emission& e, unsigned slices) {
+  e.open(32 * slices);
   e.line("FM_SHARED(shared);");
   e.line("u64* const states = (u64*)shared;");
   e.line("const int across = threadIdx.x % 32, slice = threadIdx.x / 32, slices = blockDim.x / 32;");

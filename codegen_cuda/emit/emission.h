@@ -23,6 +23,7 @@ enum class Schedule : std::uint8_t {
   warp,     // a reduced vector axis of one block: one warp per row
   block,    // a reduced vector axis of several blocks: one thread block per row
   column,   // a parallel vector axis: one thread per column and block
+  slices,   // the same for few columns of many blocks: thread blocks are larger
   partial,  // the states of blocks, each by its own warp or thread
   finish,   // merges the states of partial
 };
@@ -109,7 +110,7 @@ void emit_map(Emission& e);
 void emit_tiles(Emission& e, unsigned axis);
 void emit_warp_rows(Emission& e);
 void emit_block_rows(Emission& e);
-void emit_columns(Emission& e);
+void emit_columns(Emission& e, unsigned slices);
 void emit_partial(Emission& e);
 void emit_finish(Emission& e);
 
@@ -118,7 +119,7 @@ unsigned pack_elements(const Kernel& kernel);
 /// The accesses that a warp kernel keeps in shared memory because several stages read them.
 std::vector<std::uint16_t> kept_accesses(const Kernel& kernel, const KernelSchedule& schedule);
 /// The number of blocks of a column that run in parallel in a thread block: usually, and where there are few columns.
-inline constexpr unsigned kColumnSlices = 8, kMostColumnSlices = 16;
+inline constexpr unsigned kColumnSlices = 8, kMostColumnSlices = 32;
 /// Rows and columns of a tile, and rows of threads.
 inline constexpr unsigned kTile = 32, kTileThreads = 8;
 

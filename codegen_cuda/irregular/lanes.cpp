@@ -101,7 +101,8 @@ struct TileText {
 
 /// Opens and closes a loop over tiles: what a thread block does at a time.
 void scan_tiles(CallSource& s, const Scan& scan, const TileText& text) {
-  const std::string t = scan.text.sum;
+  constexpr int kWarps = kTileRows / 32, kReads = 8;
+  const std::string t = scan.text.sum, from = s.pointer(scan.text.memory, scan.x.data);
   s.line("FM_SHARED(shared);");
   s.line(fmt::format(
       "i64* const row_from = (i64*)shared; i64* const row_to = row_from + {0}; i64* const row_size = row_to + {0};",
@@ -125,12 +126,17 @@ void scan_tiles(CallSource& s, const Scan& scan, const TileText& text) {
   s.line(fmt::format("{} inside = 0;", t));
   s.line("fm_barrier();");
   s.line(fmt::format("for (i64 column = 0; column < limit; column += {}) {{", kTileColumns));
-  const std::string rows =
-      fmt::format("for (int r = warp; r < {}; r += {}) if (column + across < fm_shared_load(row_size + r))", kTileRows,
-                  kTileRows / 32);
-  s.line(fmt::format("{} fm_shared_store(tile + r * {} + across, {});", rows, kTilePitch,
-                     scan.text.load(fmt::format("{} + fm_shared_load(row_from + r) + column + across",
-                                                s.pointer(scan.text.memory, scan.x.data)))));
+  const std::string inside = "column + across < fm_shared_load(row_size + r + {})";
+  s.line(fmt::format("for (int r = warp; r < {}; r += {}) {{  // several reads at once", kTileRows, kReads * kWarps));
+  std::string reads, writes;
+  for (int i = 0; i < kReads; ++i) {
+    reads += fmt::format(
+        "const {} v{} = {} ? {} : ({})0; ", t, i, fmt::format(fmt::runtime(inside), i * kWarps),
+        scan.text.load(fmt::format("{} + fm_shared_load(row_from + r + {}) + column + across", from, i * kWarps)), t);
+    writes += fmt::format("fm_shared_store(tile + (r + {}) * {} + across, v{}); ", i * kWarps, kTilePitch, i);
+  }
+  s.line(reads), s.line(writes);
+  s.line("}");
   s.line("fm_barrier();");
   s.line(fmt::format("for (int k = 0; k < {} && column + k < n; ++k) {{", kTileColumns));
   s.line(fmt::format("const {} next = fm_shared_load(row + k);", t));
@@ -140,9 +146,10 @@ void scan_tiles(CallSource& s, const Scan& scan, const TileText& text) {
   s.line("}");
   s.line("fm_barrier();");
   if (text.stores) {
-    s.line(fmt::format("{} fm_store({} + fm_shared_load(row_to + r) + column + across, {});", rows,
-                       s.pointer(scan.text.memory, scan.out.data),
-                       scan.text.stored(fmt::format("fm_shared_load(tile + r * {} + across)", kTilePitch))));
+    s.line(fmt::format(
+        "for (int r = warp; r < {}; r += {}) if (column + across < fm_shared_load(row_size + r)) fm_store({} + fm_shared_load(row_to + r) + column + across, {});",
+        kTileRows, kWarps, s.pointer(scan.text.memory, scan.out.data),
+        scan.text.stored(fmt::format("fm_shared_load(tile + r * {} + across)", kTilePitch))));
     s.line("fm_barrier();");
   }
   s.line("}");
@@ -168,44 +175,63 @@ void scan_blocks(const Scan& scan, void* totals, bool by_tiles) {
   s.launch(scan.lanes.lanes() * scan.blocks);
 }
 
-/// In place, the totals of all blocks before each. A thread block has a lane, whose totals pass through shared memory:
-/// one thread adds them up, in order, several reads ahead.
+/// In place, the totals of all blocks before each. A thread block has a lane. One thread adds the totals up, in order,
+/// in a part in shared memory, while the others fetch the next part and store the one before.
 void scan_totals(const Scan& scan, void* totals) {
-  constexpr int kAtOnce = 1024, kAhead = 8;
+  constexpr int kPart = 1024, kAhead = 8, kOthers = 256 - 32;
   const std::string& t = scan.text.sum;
-  CallSource s("scan_totals");
-  s.line("FM_SHARED(shared);");
-  s.line(fmt::format("{0}* const part = ({0}*)shared;", t));
-  s.line(fmt::format("const i64 lanes = {}, blocks = {};", s.number(scan.lanes.lanes()), s.number(scan.blocks)));
-  s.line("for (i64 lane = blockIdx.x; lane < lanes; lane += gridDim.x) {");
-  s.line(fmt::format("{0}* const totals = {1} + lane * blocks; {0} before = 0;", t, s.pointer(t, totals)));
-  s.line(fmt::format("for (i64 first = 0; first < blocks; first += {}) {{", kAtOnce));
-  s.line(fmt::format("const int some = (int)(blocks - first < {0} ? blocks - first : {0});", kAtOnce));
-  s.line("for (int k = threadIdx.x; k < some; k += 256) fm_shared_store(part + k, fm_load(totals + first + k));");
-  s.line("fm_barrier();");
-  s.line("if (threadIdx.x == 0) {");
-  s.line("int k = 0;");
-  s.line(fmt::format("if (first == 0) {{ before = fm_shared_load(part); fm_shared_store(part, ({})0); k = 1; }}", t));
-  s.line(fmt::format("for (; k + {0} <= some; k += {0}) {{", kAhead));
-  std::string reads, steps;
+  const auto reads = [&](const char* prefix, const char* at, const char* type) {
+    std::string text = type;
+    for (int i = 0; i < kAhead; ++i)
+      text += fmt::format("{}{}{} = fm_shared_load(part + {} + {})", i == 0 ? "" : ", ", prefix, i, at, i);
+    return text + ";";
+  };
+  std::string steps, moves;
   for (int i = 0; i < kAhead; ++i) {
-    reads += fmt::format("{}r{} = fm_shared_load(part + k + {})", i == 0 ? "" : ", ", i, i);
     steps += fmt::format("{{ const {0} l = before, r = r{1}; fm_shared_store(part + k + {1}, l); before = {2}; }} ", t,
                          i, scan.step);
+    moves += fmt::format("r{0} = next{0}; ", i);
   }
-  s.line(fmt::format("const {} {};", t, reads));
+  CallSource s("scan_totals");
+  s.line("FM_SHARED(shared);");
+  s.line(fmt::format("{0}* const parts = ({0}*)shared;", t));
+  s.line(fmt::format("const i64 lanes = {}, blocks = {}, count = (blocks + {}) / {};", s.number(scan.lanes.lanes()),
+                     s.number(scan.blocks), kPart - 1, kPart));
+  s.line("for (i64 lane = blockIdx.x; lane < lanes; lane += gridDim.x) {");
+  s.line(fmt::format("{0}* const totals = {1} + lane * blocks; {0} before = 0;", t, s.pointer(t, totals)));
+  s.line("for (i64 now = -1; now <= count; ++now) {");
+  s.line("if (threadIdx.x >= 32) {");
+  s.line(fmt::format("const i64 fetched = (now + 1) * {0}, done = (now - 1) * {0};", kPart));
+  s.line(fmt::format("for (int k = (int)threadIdx.x - 32; k < {}; k += {}) {{", kPart, kOthers));
+  s.line(fmt::format(
+      "if (fetched + k < blocks) fm_shared_store(parts + (now + 1) % 3 * {} + k, fm_load(totals + fetched + k));",
+      kPart));
+  s.line(fmt::format(
+      "if (done >= 0 && done + k < blocks) fm_store(totals + done + k, fm_shared_load(parts + (now + 2) % 3 * {} + k));",
+      kPart));
+  s.line("}");
+  s.line("} else if (threadIdx.x == 0 && now >= 0 && now < count) {");
+  s.line(fmt::format("{0}* const part = parts + now % 3 * {1};", t, kPart));
+  s.line(fmt::format("const int some = (int)(blocks - now * {0} < {0} ? blocks - now * {0} : {0});", kPart));
+  s.line("int k = 0;");
+  s.line(fmt::format("if (now == 0) {{ before = fm_shared_load(part); fm_shared_store(part, ({})0); k = 1; }}", t));
+  s.line(fmt::format("if (k + {} <= some) {{", kAhead));
+  s.line(reads("r", "k", (t + " ").c_str()));
+  s.line(fmt::format("for (; k + {} <= some; k += {}) {{", 2 * kAhead, kAhead));
+  s.line(reads("next", fmt::format("k + {}", kAhead).c_str(), fmt::format("const {} ", t).c_str()));
+  s.line(steps), s.line(moves);
+  s.line("}");
   s.line(steps);
+  s.line(fmt::format("k += {};", kAhead));
   s.line("}");
   s.line(fmt::format(
       "for (; k < some; ++k) {{ const {0} l = before, r = fm_shared_load(part + k); fm_shared_store(part + k, l); before = {1}; }}",
       t, scan.step));
   s.line("}");
   s.line("fm_barrier();");
-  s.line("for (int k = threadIdx.x; k < some; k += 256) fm_store(totals + first + k, fm_shared_load(part + k));");
-  s.line("fm_barrier();");
   s.line("}");
   s.line("}");
-  s.launch_blocks(scan.lanes.lanes(), 256, kAtOnce * (t.ends_with("64") ? 8 : 4));
+  s.launch_blocks(scan.lanes.lanes(), 256, 3 * kPart * (t.ends_with("64") ? 8 : 4));
 }
 
 /// The scan of each block, after what the blocks before it came to.

@@ -178,28 +178,41 @@ class Products {
     s.line("index rest = (index)i;");
   }
 
-  /// [images, channels, filter places, places of y], or with the images beside the places.
+  /// [images, channels, filter places, places of y], or with the images beside the places. A thread writes what one
+  /// place of y and one channel see: its coordinates are the same for all places of the filter.
   void gather_patches(std::int64_t first, std::int64_t images, void* patches, bool images_inside) const {
-    const std::int64_t count = images * a_.groups * depth_ * places_;
+    const std::int64_t channels = c_.x.sizes[1], filter_places = product_of(c_.weight.sizes, 2, axes_ + 2),
+                       count = images * channels * places_, step = (images_inside ? images : 1) * places_;
     CallSource s("patches");
     open(s, count);
     const std::string_view t = bits_text(dtype_);
-    const std::string channels = s.number(c_.x.sizes[1]), many = s.number(images);
+    s.line(fmt::format("const i64 place_count = {}, step = {}; const index place = rest % (index)place_count;",
+                       s.number(places_), s.number(step)));
     spatial(s, "p", c_.y);
-    if (images_inside) s.line(fmt::format("const index n = rest % (index){0}; rest /= (index){0};", many));
-    spatial(s, "k", c_.weight);
-    s.line(images_inside ? "const index c = rest;"
-                         : fmt::format("const index c = rest % (index){0}, n = rest / (index){0};", channels));
-    s.line(fmt::format("i64 at = ((i64)n + {}) * {} + c * {}; bool is_inside = true;", s.number(first),
-                       s.number(c_.x.strides[0]), s.number(c_.x.strides[1])));
-    for (unsigned i = 2; i < axes_ + 2; ++i)
-      s.line(
-          fmt::format("{{ const i64 q = p{0} * {1} + k{0} * {2} - {3}; is_inside = is_inside && q >= 0 && q < {4}; at "
-                      "+= q * {5}; }}",
-                      i, s.number(a_.strides[i - 2]), s.number(a_.dilation[i - 2]), s.number(a_.padding[i - 2]),
-                      s.number(c_.x.sizes[i]), s.number(c_.x.strides[i])));
-    s.line(fmt::format("fm_store({} + i, is_inside ? fm_load({} + at) : ({})0);", s.pointer(t, patches),
-                       s.pointer(t, c_.x.data), t));
+    const std::string many = s.number(images_inside ? images : channels);
+    s.line(fmt::format("const index {0} = rest % (index){2}, {1} = rest / (index){2};", images_inside ? "n" : "c",
+                       images_inside ? "c" : "n", many));
+    s.line(fmt::format("{0}* to = {1} + {2} + place;", t, s.pointer(t, patches),
+                       images_inside ? fmt::format("(i64)c * {} * step + n * place_count", s.number(filter_places))
+                                     : fmt::format("((i64)n * {} + c) * {} * step", many, s.number(filter_places))));
+    s.line(fmt::format("const {0}* const from = {1} + ((i64)n + {2}) * {3} + c * {4};", t, s.pointer(t, c_.x.data),
+                       s.number(first), s.number(c_.x.strides[0]), s.number(c_.x.strides[1])));
+    std::string at, is_inside = "true";
+    for (unsigned i = 2; i < axes_ + 2; ++i) {
+      s.line(fmt::format(
+          "const i64 size{0} = {1}, stride{0} = {2}, dilation{0} = {3}, high{0} = {4}, q{0} = (i64)p{0} * {5} - {6};",
+          i, s.number(c_.x.sizes[i]), s.number(c_.x.strides[i]), s.number(a_.dilation[i - 2]),
+          s.number(c_.weight.sizes[i]), s.number(a_.strides[i - 2]), s.number(a_.padding[i - 2])));
+    }
+    for (unsigned i = 2; i < axes_ + 2; ++i) {
+      s.line(fmt::format(
+          "for (i64 k{0} = 0; k{0} < high{0}; ++k{0}) {{ const i64 x{0} = q{0} + k{0} * dilation{0}; const bool is{0} = {1} && x{0} >= 0 && x{0} < size{0};",
+          i, is_inside));
+      is_inside = fmt::format("is{}", i);
+      at += fmt::format(" + x{0} * stride{0}", i);
+    }
+    s.line(fmt::format("fm_store(to, {} ? fm_load(from{}) : ({})0); to += step;", is_inside, at, t));
+    s.line(std::string(axes_, '}'));
     s.launch(count);
   }
 
@@ -286,7 +299,7 @@ double convolution_direct_cost(const CallArgs& args) { return 5000 + work_of(arg
 double convolution_products_cost(const CallArgs& args) {
   const auto [products, patches] = work_of(args);
   const auto bytes = static_cast<double>(byte_size(args.inputs[0].dtype));
-  return 15000 + patches * bytes * 2 / 2000 + products / 10000;
+  return 15000 + patches * bytes * 2 / 2000 + products / 20000;
 }
 
 FERMATA_KERNELS(cuda) {
