@@ -56,7 +56,8 @@ class TurnedLaunch {
       : kernel_(kernel),
         turned_(turned),
         launch_(launch),
-        length_(launch.sizes[kernel.rank - 1u]),
+        first_(kernel.reduced != 0 ? 0 : launch.column_begin),
+        length_(kernel.reduced != 0 ? launch.sizes[kernel.rank - 1u] : launch.column_end - launch.column_begin),
         axes_(row_axes(kernel, launch)),
         operands_(kernel.accesses.size()) {
     std::int64_t row_bytes = 1;
@@ -87,6 +88,7 @@ class TurnedLaunch {
   }
 
   void run() {
+    if (length_ <= 0) return;
     std::int64_t bytes = 0;
     for (const Operand& o : operands_) bytes += buffer_bytes(o);
     const Scratch<char> buffers(bytes);
@@ -119,7 +121,7 @@ class TurnedLaunch {
   }
   /// Of row number `row`, in elements.
   std::int64_t offset(std::size_t access, std::int64_t row) const {
-    std::int64_t offset = 0;
+    std::int64_t offset = first_ * operands_[access].step;
     for (std::size_t axis = axes_.size(); axis-- > 0;) {
       offset += row % axes_[axis].size * axes_[axis].strides[access];
       row /= axes_[axis].size;
@@ -165,7 +167,7 @@ class TurnedLaunch {
                     .offsets = offsets,
                     .scalars = launch_.scalars,
                     .row_begin = 0,
-                    .row_end = 1,
+                    .row_end = kernel_.reduced != 0 ? 1 : length_,
                     .column_begin = 0,
                     .column_end = rows});
     for (std::size_t a = 0; a < count; ++a)
@@ -221,7 +223,7 @@ class TurnedLaunch {
   const Kernel& kernel_;
   const Executable& turned_;
   const KernelLaunch& launch_;
-  const std::int64_t length_;
+  const std::int64_t first_, length_;  // the elements of a row that are computed
   const std::vector<RowAxis> axes_;
   std::vector<Operand> operands_;
   bool stays_in_run_ = false;  // tiles must not go on in the next row of the axes outside of the innermost
@@ -240,20 +242,40 @@ class TurnedExecutable final : public Executable {
   const std::shared_ptr<const Executable> turned_;
 };
 
+/// Rows of more bytes than this in the narrowest dtype fill at least one vector of it.
+constexpr std::int64_t kFilledBytes = 32;
+
+/// A map kernel of short rows is turned for what has one element in each row: along a row all lanes have the same one,
+/// and rows cannot become one long row (runtime/steps/kernel_step.cpp). Without that, bringing the operands into
+/// buffers takes what is saved.
+bool has_one_for_each_row(const Kernel& kernel) {
+  return std::ranges::any_of(kernel.accesses, [&](const Access& access) {
+    return !access.address_only && is_across(kernel, access) && !is_along(kernel, access);
+  });
+}
+
+std::int64_t smallest_element(const Kernel& kernel) {
+  std::size_t bytes = sizeof(std::int64_t);
+  for (const Access& access : kernel.accesses)
+    if (!access.address_only) bytes = std::min(bytes, byte_size(access.dtype));
+  return static_cast<std::int64_t>(bytes);
+}
+
 }  // namespace
 
 std::optional<Kernel> turned_kernel(const Kernel& kernel) {
-  if (kernel.rank < 2 || kernel.reduced != 1u << (kernel.rank - 1u)) return std::nullopt;
+  if (kernel.rank < 2 || (kernel.reduced & ~(1u << (kernel.rank - 1u))) != 0) return std::nullopt;
   std::size_t components = 0;
   for (const Reduction& reduction : kernel.reductions) components += reduction.types.size();
   if (components > kMostComponents) return std::nullopt;
+  if (kernel.reduced == 0 && !has_one_for_each_row(kernel)) return std::nullopt;
   for (const Store& store : kernel.stores)
     if (!is_across(kernel, kernel.accesses[store.access])) return std::nullopt;
   // The place of an element in a buffer is not its place in memory.
   for (const Instr& instr : kernel.program.instrs())
     if (instr.prim == Prim::offset && !kernel.accesses[instr.index].address_only) return std::nullopt;
   Kernel turned = kernel;
-  turned.rank = 2, turned.reduced = 1;
+  turned.rank = 2, turned.reduced = kernel.reduced != 0 ? 1 : 0;
   for (Access& access : turned.accesses) {
     const bool along = is_along(kernel, access), across = is_across(kernel, access);
     access.axes = static_cast<std::uint16_t>((along ? 1u : 0u) | (across ? 2u : 0u));
@@ -264,7 +286,8 @@ std::optional<Kernel> turned_kernel(const Kernel& kernel) {
 
 bool has_short_rows(const Kernel& kernel, const KernelLaunch& launch) {
   const std::int64_t length = launch.sizes[kernel.rank - 1u];
-  return length >= 1 && length <= kLongestTurnedRow && launch.sizes[kernel.rank - 2u] >= kFewestTurnedRows;
+  if (length < 1 || length > kLongestTurnedRow || launch.sizes[kernel.rank - 2u] < kFewestTurnedRows) return false;
+  return kernel.reduced != 0 || (length > 1 && length * smallest_element(kernel) < kFilledBytes);
 }
 
 std::shared_ptr<const Executable> turned_executable(const Kernel& kernel, std::shared_ptr<const Executable> turned) {

@@ -1,9 +1,9 @@
-// Row kernels of short rows, with lanes across rows.
+// Kernels of short rows, with lanes across rows.
 //
 // Along a row of three elements a vector is nearly empty, and merging its lanes costs what a row of 64 does. Such a
 // kernel is turned: its two axes become the elements of a row and the rows, tiles of rows are brought into buffers in
-// that order, and the kernel runs on them as a column kernel that merges the elements of a row by the tree of a row
-// kernel. Bits are the same.
+// that order, and the kernel runs on them: a map kernel as one with long rows, a row kernel as a column kernel that
+// merges the elements of a row by the tree of a row kernel. Bits are the same.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@
 
 namespace fermata {
 
-/// Rows that are longer fill the vectors of a row kernel well enough. Where fewer lie evenly, bringing them into
-/// buffers takes what is saved.
+/// Rows that are longer fill the vectors of a row kernel well enough; a map kernel's do where they are one vector.
+/// Where fewer lie evenly, bringing them into buffers takes what is saved.
 inline constexpr std::int64_t kLongestTurnedRow = kLongestShortRow, kFewestTurnedRows = 16;
 
 /// The kernel of rank 2 over [elements of a row, rows], where a kernel can be turned.
