@@ -116,13 +116,32 @@ std::int64_t count(const Copy& c, unsigned axes) {
   return n;
 }
 
+/// The longest of the first `axes` axes; of equal ones, and of those that are not much longer, the innermost.
+unsigned longest_before(const Copy& c, unsigned axes) {
+  constexpr std::int64_t kMuch = 4;
+  unsigned longest = axes - 1;
+  for (unsigned i = axes - 1; i-- > 0;)
+    if (c.axes[i].size > c.axes[longest].size) longest = i;
+  return c.axes[longest].size >= kMuch * c.axes[axes - 1].size ? longest : axes - 1;
+}
+
+/// Moves an axis inwards to a place; those between move outwards.
+void move_to(Copy& c, unsigned axis, unsigned place) {
+  std::rotate(c.axes.begin() + axis, c.axes.begin() + axis + 1, c.axes.begin() + place + 1);
+}
+
 template <class T> void copy_run(T* to, const T* from, const Axis& a, std::int64_t begin, std::int64_t end) {
   if (a.to == 1 && a.from == 1) {
     std::memcpy(to + begin, from + begin, static_cast<std::size_t>(end - begin) * sizeof(T));
   } else if (a.to == 1 && a.from == 0) {
     std::fill(to + begin, to + end, *from);
+  } else if (a.to == 1 && a.from == -1) {
+    std::reverse_copy(from - (end - 1), from - (begin - 1), to + begin);
   } else {
-    for (std::int64_t i = begin; i < end; ++i) to[i * a.to] = from[i * a.from];
+    const std::int64_t to_step = a.to, from_step = a.from;
+    to += begin * to_step, from += begin * from_step;
+#pragma GCC unroll 4
+    for (std::int64_t i = begin; i < end; ++i, to += to_step, from += from_step) *to = *from;
   }
 }
 
@@ -152,7 +171,7 @@ template <class T> bool copy_repeated(const Copy& c) {
   if (c.ordered || c.rank < 2 || c.inner().from != 0 || c.inner().to != 1) return false;
   const Axis &axis = c.axes[c.rank - 2], &times = c.inner();
   const RepeatElements<T> kernel = repeat_kernel<T>(times.size);
-  if (kernel == nullptr || axis.to != times.size) return false;
+  if (kernel == nullptr || axis.to != times.size || longest_before(c, c.rank - 1) != c.rank - 2) return false;
   constexpr std::int64_t kPart = 4096;
   const std::int64_t rows = count(c, c.rank - 2), parts = (axis.size + kPart - 1) / kPart;
   const double ns = kNsPerByte * static_cast<double>(std::min(axis.size, kPart) * times.size) * sizeof(T);
@@ -194,12 +213,13 @@ ShortRows<T> short_rows_kernel(std::int64_t size, bool reversed, std::integer_se
 }
 
 /// Many rows of a few elements each: false where the copy is another one.
-template <class T> bool copy_many_short_rows(const Copy& c) {
+template <class T> bool copy_many_short_rows(Copy& c) {
   constexpr int kLongest = 16;
   if (c.ordered || c.rank < 2 || c.inner().to != 1 || std::abs(c.inner().from) != 1) return false;
   if (c.inner().size > kLongest) return false;
   const ShortRows<T> kernel =
       short_rows_kernel<T>(c.inner().size, c.inner().from < 0, std::make_integer_sequence<int, kLongest>());
+  move_to(c, longest_before(c, c.rank - 1), c.rank - 2);
   const Axis& axis = c.axes[c.rank - 2];
   constexpr std::int64_t kPart = 1024;
   const std::int64_t outer = count(c, c.rank - 2), parts = (axis.size + kPart - 1) / kPart;
@@ -207,8 +227,9 @@ template <class T> bool copy_many_short_rows(const Copy& c) {
                     (1 + kNsPerByte * static_cast<double>(c.inner().size) * sizeof(T));
   parallel_for(0, outer * parts, ns, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t task = first; task < last; ++task) {
-      const Walker at(c, c.rank - 2, task / parts);
-      const std::int64_t begin = task % parts * kPart;
+      // Rows beside each other, one part after the other: they share cache lines.
+      const Walker at(c, c.rank - 2, task % outer);
+      const std::int64_t begin = task / outer * kPart;
       kernel(reinterpret_cast<T*>(c.to) + at.to + begin * axis.to,
              reinterpret_cast<const T*>(c.from) + at.from + begin * axis.from, axis.to, axis.from,
              std::min(kPart, axis.size - begin));
@@ -236,6 +257,30 @@ template <class T> void copy_runs(const Copy& c) {
     parallel_for(
         0, inner.size, ns, [&](std::int64_t b, std::int64_t e) { copy_run(to + at.to, from + at.from, inner, b, e); },
         4096);
+}
+
+/// Where the innermost axes are short and lie in no order, runs go along the longest axis, a part of it after the
+/// other: false where the innermost one is long enough. Elements beside each other in the target are written one
+/// shortly after the other.
+template <class T> bool copy_along_longest(Copy& c) {
+  constexpr std::int64_t kShort = 32, kShortRow = 8, kPart = 256;  // a row is read or filled as a whole
+  const bool is_row = c.inner().to == 1 && std::abs(c.inner().from) <= 1;
+  if (c.ordered || c.rank < 2 || c.inner().size > (is_row ? kShortRow : kShort)) return false;
+  const unsigned longest = longest_before(c, c.rank);
+  if (longest == c.rank - 1) return false;
+  move_to(c, longest, c.rank - 1);
+  const Axis& axis = c.inner();
+  const std::int64_t rows = count(c, c.rank - 1), parts = (axis.size + kPart - 1) / kPart;
+  const double ns = static_cast<double>(std::min(axis.size, kPart)) * kNsPerScatteredElement;
+  parallel_for(0, parts * rows, ns, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t task = first; task < last;) {
+      const std::int64_t begin = task / rows * kPart, end = std::min(begin + kPart, axis.size);
+      const std::int64_t until = std::min(last, (task / rows + 1) * rows);
+      for (Walker at(c, c.rank - 1, task % rows); task < until; ++task, at.next())
+        copy_run(reinterpret_cast<T*>(c.to) + at.to, reinterpret_cast<const T*>(c.from) + at.from, axis, begin, end);
+    }
+  });
+  return true;
 }
 
 /// The innermost axis of the target, `outer` moved just before it, is strided in the source, and `outer` the other way.
@@ -276,7 +321,13 @@ bool transposes(Copy& c) {
   if (c.ordered || c.rank < 2 || std::abs(c.inner().from) <= 1) return false;
   for (unsigned i = 0; i + 1 < c.rank; ++i) {
     if (std::abs(c.axes[i].from) != 1 || c.axes[i].size < 2) continue;
-    std::rotate(c.axes.begin() + i, c.axes.begin() + i + 1, c.axes.begin() + c.rank - 1);
+    // Small planes take longer to begin than to turn, and lines of a few columns with gaps between them are written
+    // element by element.
+    constexpr std::int64_t kFewElements = 64, kFewColumns = 8;
+    const Axis &lines = c.axes[i], &columns = c.inner();
+    if (lines.size * columns.size < kFewElements && longest_before(c, c.rank) != c.rank - 1) return false;
+    if (columns.size <= kFewColumns && lines.to != columns.size) return false;
+    move_to(c, i, c.rank - 2);
     return true;
   }
   return false;
@@ -285,7 +336,7 @@ bool transposes(Copy& c) {
 template <class T> void run(Copy& c) {
   if (transposes(c))
     copy_blocks<T>(c);
-  else if (!copy_repeated<T>(c) && !copy_many_short_rows<T>(c))
+  else if (!copy_repeated<T>(c) && !copy_many_short_rows<T>(c) && !copy_along_longest<T>(c))
     copy_runs<T>(c);
 }
 

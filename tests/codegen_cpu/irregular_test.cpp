@@ -153,6 +153,31 @@ TEST(StridedCopy, TransposesOfEverySizeOfElements) {
     }
 }
 
+TEST(StridedCopy, ShortAxesBesideALongOneInEveryOrder) {
+  std::mt19937_64 random(seed());
+  for (const DType dtype : kOneOfEachSize)
+    for (const Shape& sizes :
+         {Shape{2, 700, 4}, Shape{3, 2, 1300}, Shape{530, 3, 4}, Shape{2, 3, 2, 40}, Shape{1030, 1, 5}})
+      for (std::vector<unsigned> order{0, 1, 2, 3}; const bool goes_back : {false, true}) {
+        order.resize(sizes.rank());
+        do {
+          const ThreadCount threads(1 + static_cast<int>(order[0]));
+          Array from(dtype, sizes, order), to(dtype, sizes);
+          from.fill(random);
+          Shape strides = from.strides;
+          auto* first = static_cast<std::byte*>(from.view().data);
+          for (unsigned axis = 0; goes_back && axis < sizes.rank(); ++axis) {
+            first += (sizes[axis] - 1) * strides[axis] * static_cast<std::int64_t>(byte_size(dtype));
+            strides[axis] = -strides[axis];
+          }
+          strided_copy({to.bytes.data(), to.strides}, {first, strides}, sizes, byte_size(dtype));
+          const std::int64_t count = element_count(sizes);
+          for (std::int64_t i = 0; i < count; ++i)
+            ASSERT_TRUE(same(to, i, from, goes_back ? count - 1 - i : i)) << to_string(dtype, sizes) << " at " << i;
+        } while (std::next_permutation(order.begin(), order.end()));
+      }
+}
+
 TEST(StridedCopy, TransposesOfNarrowMatricesWriteNothingElse) {
   std::mt19937_64 random(seed());
   for (const DType dtype : kOneOfEachSize)
