@@ -58,18 +58,45 @@ template <class T, std::int64_t kHalf = kLanes<T> / 2> inline T sum_of_lanes(Vec
     return sum_of_lanes<T, kHalf / 2>(v + rotated<kHalf>(v, std::make_index_sequence<kLanes<T>>()));
 }
 
+/// A vector of elements of a row.
+template <class S> inline Vector<typename S::Sum> line_at(const typename S::Element* from) {
+  if constexpr (std::is_same_v<typename S::Element, typename S::Sum>)
+    return load<Vector<typename S::Sum>>(from);
+  else
+    return load_widened<S>(from);
+}
+
+/// The first `count` elements, fewer than fill a vector, and zeros. `may_pass`: a whole vector may be read.
+template <class S>
+inline Vector<typename S::Sum> first_lanes(const typename S::Element* from, std::int64_t count, bool may_pass) {
+  using T = typename S::Sum;
+  using V = Vector<T>;
+  using Lane = std::conditional_t<sizeof(T) == 8, std::int64_t, std::int32_t>;
+  typedef Lane Lanes __attribute__((vector_size(sizeof(V))));
+  if (may_pass) {
+    Lanes lanes;
+    for (int i = 0; i < kLanes<T>; ++i) lanes[i] = i;
+    return reinterpret_cast<V>(reinterpret_cast<Lanes>(line_at<S>(from)) & (lanes < static_cast<Lane>(count)));
+  }
+  T few[kLanes<T>];
+  for (std::int64_t i = 0; i < kLanes<T>; ++i) few[i] = i < count ? S::widen(from[i]) : T{};
+  return load<V>(few);
+}
+
 /// sums[r] = sum over p of x[r, p] y[p] for a few rows of x. Element p goes to chain p % 64; chains are merged by
-/// halves. `ask` says where the next elements lie. Of several rows, some chains of all are done together, then the next
-/// ones: so each element of y is loaded once.
+/// halves. `ask` says where the next elements lie; `may_pass`: a vector may be read that begins within y and ends
+/// beyond it. Of several rows, some chains of all are done together, then the next ones: so each element of y is loaded
+/// once.
 template <class S, int kRows, class Ask> inline void dots(const typename S::Sum* x, std::int64_t x_row,
-                                                          const typename S::Element* y, std::int64_t k, const Ask& ask,
-                                                          typename S::Sum* sums) {
+                                                          const typename S::Element* y, std::int64_t k, bool may_pass,
+                                                          const Ask& ask, typename S::Sum* sums) {
   using T = typename S::Sum;
   using V = Vector<T>;
   constexpr int kVectors = kHalvesChains / kLanes<T>, kTogether = kRows == 1 || kVectors < 4 ? kVectors : 4;
   const std::int64_t whole = k / kHalvesChains * kHalvesChains;
-  T end[kHalvesChains];  // x is padded with zeros
-  for (std::int64_t i = 0; i < kHalvesChains && whole != k; ++i) end[i] = whole + i < k ? S::widen(y[whole + i]) : T{};
+  const std::int64_t rest = k - whole, full = rest / kLanes<T>;  // the vectors of the rest that y fills
+  V last{};                                                      // the one after them; x is padded with zeros
+  if (rest % kLanes<T> != 0) last = first_lanes<S>(y + whole + full * kLanes<T>, rest % kLanes<T>, may_pass);
   V merged[kRows][kVectors];
 #pragma GCC unroll 16
   for (int first = 0; first < kVectors; first += kTogether) {
@@ -78,24 +105,25 @@ template <class S, int kRows, class Ask> inline void dots(const typename S::Sum*
     for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 16
       for (int v = 0; v < kTogether; ++v) acc[r][v] = V{};  // GCC clears a whole array by a slow instruction
-    const auto add = [&](const T* a, const auto* b) __attribute__((always_inline)) {
+    const auto add = [&](const T* a, const auto& line_of) __attribute__((always_inline)) {
 #pragma GCC unroll 16
       for (int v = 0; v < kTogether; ++v) {
-        const std::int64_t at = (first + v) * kLanes<T>;
-        V line;
-        if constexpr (std::is_same_v<std::remove_cvref_t<decltype(*b)>, T>)
-          line = load<V>(b + at);
-        else
-          line = load_widened<S>(b + at);
+        const V line = line_of(first + v);
 #pragma GCC unroll 3
-        for (int r = 0; r < kRows; ++r) acc[r][v] = fused(load<V>(a + r * x_row + at), line, acc[r][v]);
+        for (int r = 0; r < kRows; ++r)
+          acc[r][v] = fused(load<V>(a + r * x_row + (first + v) * kLanes<T>), line, acc[r][v]);
       }
     };
     for (std::int64_t p = 0; p < whole; p += kHalvesChains) {
       if (first == 0) ask(y + p);
-      add(x + p, y + p);
+      add(
+          x + p, [&](int v) __attribute__((always_inline)) { return line_at<S>(y + p + v * kLanes<T>); });
     }
-    if (whole != k) add(x + whole, end);
+    if (rest != 0)
+      add(
+          x + whole, [&](int v) __attribute__((always_inline)) {
+            return v < full ? line_at<S>(y + whole + v * kLanes<T>) : v == full ? last : V{};
+          });
 #pragma GCC unroll 3
     for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 16
@@ -130,14 +158,15 @@ void multiply_by_halves(const PortableVectorProduct& v, const typename S::Sum* x
       const std::int64_t left = v.vectors - r, rows = left == 4 ? 2 : smaller(left, 3);
       for (std::int64_t j = begin; j < end; ++j) {
         const E* const y = static_cast<const E*>(v.matrix) + j * v.matrix_column;
+        const bool may_pass = j + 1 < v.columns && v.matrix_column >= kLanes<T>;  // into the next column
         T sums[3];
         const auto add = [&](const auto& asks) __attribute__((always_inline)) {
           if (rows == 1)
-            dots<S, 1>(x + r * x_row, x_row, y, v.k, asks, sums);
+            dots<S, 1>(x + r * x_row, x_row, y, v.k, may_pass, asks, sums);
           else if (rows == 2)
-            dots<S, 2>(x + r * x_row, x_row, y, v.k, asks, sums);
+            dots<S, 2>(x + r * x_row, x_row, y, v.k, may_pass, asks, sums);
           else
-            dots<S, 3>(x + r * x_row, x_row, y, v.k, asks, sums);
+            dots<S, 3>(x + r * x_row, x_row, y, v.k, may_pass, asks, sums);
         };
         if (r == 0)
           add(ask);

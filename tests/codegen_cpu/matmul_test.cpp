@@ -280,6 +280,56 @@ TEST(Matmul, PortableVectorBitsAreTheSameForEveryInstructionSet) {
     }
 }
 
+/// Columns of few elements, with others between them that are NaN where they are floats.
+TEST(Matmul, PortableVectorsReadOnlyTheirElements) {
+  std::mt19937_64 random(seed());
+  constexpr std::int64_t kColumns = 9;
+  const DType dtypes[] = {DType::u8,  DType::u16,  DType::u32, DType::u64,
+                          DType::f16, DType::bf16, DType::f32, DType::f64};
+  for (std::size_t s = 0; s < std::size(dtypes); ++s)
+    for (const std::int64_t k : {1, 5, 8, 15, 17, 31, 40, 63, 64, 65, 83})
+      for (const std::int64_t between : {0, 1, 40}) {
+        Product p(dtypes[s], {kFewVectors, k}, {k, kColumns}, Layout::rows, Layout::columns, random);
+        const auto bytes = static_cast<std::int64_t>(byte_size(dtypes[s]));
+        const std::int64_t column = k + between;
+        std::vector<std::byte> matrix(static_cast<std::size_t>(((kColumns - 1) * column + k) * bytes), std::byte{0xff});
+        for (std::int64_t j = 0; j < kColumns; ++j)
+          std::copy_n(p.rhs.bytes.begin() + j * k * bytes, k * bytes, matrix.begin() + j * column * bytes);
+        std::vector<std::byte> scratch(vector_scratch_bytes(kFewVectors, k) + 64);
+        const auto multiply = [&](const PortableKernels& kernels, std::int64_t first, std::int64_t count,
+                                  std::int64_t vectors) {
+          kernels.vector_product[s](
+              {.vector = p.lhs.bytes.data(),
+               .vectors = vectors,
+               .to_next_vector = k,
+               .vector_stride = 1,
+               .matrix = matrix.data() + first * column * bytes,
+               .matrix_k = 1,
+               .matrix_column = column,
+               .by_halves = true,
+               .out = p.out.bytes.data() + first * bytes,
+               .out_vector = kColumns,
+               .out_column = 1,
+               .columns = count,
+               .k = k,
+               .scratch = scratch.data() + (64 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 64)});
+        };
+        std::vector<std::byte> expected;
+        for (const PortableKernels* kernels : runnable_kernels())
+          for (std::int64_t vectors = 1; vectors <= kFewVectors; ++vectors) {
+            std::fill(p.out.bytes.begin(), p.out.bytes.end(), std::byte{0xee});
+            for (std::int64_t j = 0; j < kColumns; ++j) multiply(*kernels, j, 1, vectors);
+            const std::vector<std::byte> one_by_one = p.out.bytes;
+            std::fill(p.out.bytes.begin(), p.out.bytes.end(), std::byte{0xee});
+            multiply(*kernels, 0, kColumns, vectors);
+            ASSERT_TRUE(p.out.bytes == one_by_one) << name(dtypes[s]) << " " << k << " and " << between;
+            if (vectors != kFewVectors) continue;
+            if (expected.empty()) expected = p.out.bytes, expect_product(p, std::string(name(dtypes[s])));
+            ASSERT_TRUE(p.out.bytes == expected) << name(dtypes[s]) << " " << k << " and " << between;
+          }
+      }
+}
+
 /// Few rows, or few columns, in every layout; whatever threads do.
 TEST(Matmul, FewVectors) {
   std::mt19937_64 random(seed());
