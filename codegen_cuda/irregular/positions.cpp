@@ -8,6 +8,7 @@
 
 #include "codegen_cuda/emit/primitives.h"
 #include "codegen_cuda/runtime/deferred_check.h"
+#include "codegen_cuda/runtime/dry_run.h"
 #include "ir/error.h"
 #include "ir/infer.h"
 #include "ir/op_traits.h"
@@ -69,17 +70,72 @@ GatherSizes gather_sizes(const CallArgs& args) {
   return g;
 }
 
-std::int64_t* sort_lines(std::int64_t* buffer, std::int64_t count, std::int64_t size) {
-  std::int64_t *from = buffer, *to = buffer + 2 * count;
-  // Runs of twice the width each time: a pair's place is its own in its run, plus how many of the other run come before
-  // it.
-  for (std::int64_t width = 1; width < size; width *= 2) {
-    CallSource s("merge");
-    s.for_each("i", count);
-    s.line(fmt::format("const i64 width = {}, size = {}; const i64* const keys = {}; i64* const to = {};",
-                       s.number(width), s.number(size), s.pointer("const i64", from), s.pointer("i64", to)));
-    s.add(
-        R"cuda(  const i64 key = fm_load(keys + i), line = i / size * size, end = line + size, start = line + (i - line) / (2 * width) * (2 * width);
+namespace {
+
+/// Pairs that a thread block sorts in shared memory.
+constexpr std::int64_t kTilePairs = 1024;
+
+/// Sorts tiles of each line: runs of twice the width each time, as below, but in shared memory.
+void sort_tiles(const std::int64_t* from, std::int64_t* to, std::int64_t count, std::int64_t size) {
+  const std::int64_t tiles = (size + kTilePairs - 1) / kTilePairs, all = count / size * tiles;
+  CallSource s("sort_tiles");
+  s.line("FM_SHARED(shared);");
+  s.line("i64* const pairs = (i64*)shared;");
+  s.line(fmt::format("const i64 size = {}, tiles = {}, all = {}, count = {};", s.number(size), s.number(tiles),
+                     s.number(all), s.number(count)));
+  s.line(fmt::format("const i64* const from = {}; i64* const to = {};", s.pointer("const i64", from),
+                     s.pointer("i64", to)));
+  s.line("const int tile_pairs = " + std::to_string(kTilePairs) + ";");
+  s.add(R"cuda(  for (i64 tile = blockIdx.x; tile < all; tile += gridDim.x) {
+  const i64 inside = tile % tiles * tile_pairs, first = tile / tiles * size + inside;
+  const int n = size - inside < tile_pairs ? (int)(size - inside) : tile_pairs;
+  for (int k = threadIdx.x; k < n; k += 256) {
+    fm_shared_store(pairs + k, fm_load(from + first + k));
+    fm_shared_store(pairs + tile_pairs + k, fm_load(from + count + first + k));
+  }
+  fm_barrier();
+  i64 *now = pairs, *next = pairs + 2 * tile_pairs;
+  for (int width = 1; width < n; width *= 2) {
+    for (int k = threadIdx.x; k < n; k += 256) {
+      const i64 key = fm_shared_load(now + k);
+      const int start = k & ~(2 * width - 1);
+      const bool left = k - start < width;
+      int low = left ? start + width : start, high = left ? start + 2 * width : start + width;
+      if (low > n) low = n;
+      if (high > n) high = n;
+      const int other = low;
+      while (low < high) {
+        const int middle = low + (high - low) / 2;
+        const i64 there = fm_shared_load(now + middle);
+        if (left ? there < key : there <= key) low = middle + 1; else high = middle;
+      }
+      const int place = start + (left ? k - start : k - start - width) + (low - other);
+      fm_shared_store(next + place, key);
+      fm_shared_store(next + tile_pairs + place, fm_shared_load(now + tile_pairs + k));
+    }
+    fm_barrier();
+    i64* const other = now;
+    now = next, next = other;
+  }
+  for (int k = threadIdx.x; k < n; k += 256) {
+    fm_store(to + first + k, fm_shared_load(now + k));
+    fm_store(to + count + first + k, fm_shared_load(now + tile_pairs + k));
+  }
+  fm_barrier();
+  }
+)cuda");
+  s.launch_blocks(all, 256, 4 * kTilePairs * 8);
+}
+
+/// Runs of twice the width: a pair's place is its own in its run, plus how many of the other run come before it.
+void merge_runs(const std::int64_t* from, std::int64_t* to, std::int64_t count, std::int64_t size, std::int64_t width) {
+  CallSource s("merge");
+  s.for_each("i", count);
+  s.line(fmt::format("const i64 width = {}, size = {}; const i64* const keys = {}; i64* const to = {};",
+                     s.number(width), s.number(size), s.pointer("const i64", from), s.pointer("i64", to)));
+  s.add(
+      R"cuda(  const i64 line = (i64)((index)i / (index)size) * size, end = line + size, start = line + ((i - line) & ~(2 * width - 1));
+  const i64 key = fm_load(keys + i);
   const bool left = i - start < width;
   i64 low = left ? start + width : start, high = left ? start + 2 * width : start + width;
   if (low > end) low = end;
@@ -93,7 +149,24 @@ std::int64_t* sort_lines(std::int64_t* buffer, std::int64_t count, std::int64_t 
   fm_store(to + place, key);
   fm_store(to + count + place, fm_load(keys + count + i));
 )cuda");
-    s.launch(count);
+  s.launch(count);
+}
+
+}  // namespace
+
+std::int64_t* sort_lines(std::int64_t* buffer, std::int64_t count, std::int64_t size) {
+  std::int64_t *from = buffer, *to = buffer + 2 * count;
+  std::int64_t width = 1;
+  // Short lines would leave most of a thread block idle. A dry run wants the kernels of all lengths.
+  constexpr std::int64_t kLeastForTiles = 128;
+  const bool is_dry = DryRun::current() != nullptr;
+  if (size >= kLeastForTiles || is_dry) {
+    sort_tiles(from, to, count, size);
+    std::swap(from, to), width = kTilePairs;
+  }
+  if (is_dry) width = 1;
+  for (; width < size; width *= 2) {
+    merge_runs(from, to, count, size, width);
     std::swap(from, to);
   }
   return from;

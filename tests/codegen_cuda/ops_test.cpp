@@ -234,6 +234,20 @@ TEST_F(CudaOps, LongScans) {
   compare_with_cpu(programs, Mode::compiled);
 }
 
+TEST_F(CudaOps, LongSorts) {
+  std::vector<DeviceProgram> programs;
+  // Shorter than a tile in shared memory, a whole number of them, and not.
+  for (const auto& [shape, axis] : std::vector<std::pair<Shape, std::int64_t>>{
+           {{130}, 0}, {{3, 1024}, 1}, {{2, 2048}, 1}, {{5000}, 0}, {{1500, 3}, 0}}) {
+    const Tensor x = test::awkward_input(DType::f32, shape, 9), few = randint(0, 50, shape).sync();
+    programs.push_back({"sort " + to_string(shape), {x, few}, [axis = axis](const auto& in) {
+                          return std::vector<Tensor>{sort(in[0], axis), sort(in[0], axis, true), argsort(in[0], axis),
+                                                     argsort(in[1], axis), argsort(in[1], axis, true)};
+                        }});
+  }
+  compare_with_cpu(programs, Mode::compiled);
+}
+
 TEST_F(CudaOps, ScattersOfLongLanes) {
   std::vector<DeviceProgram> programs;
   manual_seed(3);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <utility>
 
 namespace fermata {
 namespace {
@@ -12,7 +13,9 @@ constexpr std::uint64_t kUse = 1'000'000;
 
 /// Times of a structure in turns that all are sampled.
 struct Program {
-  std::function<std::uint64_t(bool runs_plan, int turn)> ns;
+  using Times = std::function<std::uint64_t(bool runs_plan, int turn)>;
+  explicit Program(Times times) : ns(std::move(times)) {}
+  Times ns;
   PlanTrial trial;
   int turns = 0, plans = 0, warm_ups = 0;
   bool is_warm = false;
@@ -32,14 +35,14 @@ struct Program {
 };
 
 TEST(PlanTrial, CallsAreMadeUntilThereIsAPlan) {
-  Program p{[](bool, int) { return 100; }};
+  Program p([](bool, int) { return 100; });
   for (int i = 0; i < 100; ++i) EXPECT_FALSE(p.step(false));
   EXPECT_TRUE(p.trial.is_open());
 }
 
 TEST(PlanTrial, WhatIsClearlyFasterIsChosenSoonAndForGood) {
   for (const bool plan : {false, true}) {
-    Program p{[&](bool runs_plan, int) { return runs_plan == plan ? 100 : 300; }};
+    Program p([&](bool runs_plan, int) { return runs_plan == plan ? 100 : 300; });
     p.run(2 * static_cast<int>(PlanTrial::kFew));
     EXPECT_FALSE(p.trial.is_open());
     p.ns = [&](bool runs_plan, int) { return runs_plan == plan ? 300 : 100; };  // nobody looks any more
@@ -50,14 +53,14 @@ TEST(PlanTrial, WhatIsClearlyFasterIsChosenSoonAndForGood) {
 
 TEST(PlanTrial, BothAreMeasuredInTurns) {
   // The first half of the trial is disturbed: each is measured outside of it, too.
-  Program p{[](bool runs_plan, int turn) { return (runs_plan ? 100u : 120u) * (turn < 8 ? 3 : 1); }};
+  Program p([](bool runs_plan, int turn) { return (runs_plan ? 100u : 120u) * (turn < 8 ? 3 : 1); });
   p.run(2 * static_cast<int>(PlanTrial::kTimes));
   EXPECT_FALSE(p.trial.is_open());
   EXPECT_TRUE(p.step());
 }
 
 TEST(PlanTrial, APlanThatGetsFasterWithUseIsFound) {
-  Program p{};
+  Program p(nullptr);
   p.ns = [&](bool runs_plan, int) { return !runs_plan ? 100 : p.is_warm ? 60 : 120; };
   p.run(2 * static_cast<int>(PlanTrial::kTimes));
   EXPECT_FALSE(p.trial.is_open());
@@ -72,7 +75,7 @@ TEST(PlanTrial, APlanThatGetsFasterWithUseIsFound) {
 
 TEST(PlanTrial, AChoiceThatWasDisturbedIsCorrected) {
   for (const bool plan : {false, true}) {
-    Program p{};
+    Program p(nullptr);
     p.ns = [&](bool runs_plan, int turn) { return runs_plan == plan ? (turn < 40 ? 130 : 80) : 100; };
     p.run(20);
     EXPECT_FALSE(p.trial.is_open());
@@ -83,7 +86,7 @@ TEST(PlanTrial, AChoiceThatWasDisturbedIsCorrected) {
 }
 
 TEST(PlanTrial, APlanMayBeChosenWithoutATrial) {
-  Program p{[](bool, int) { return 100; }};
+  Program p([](bool, int) { return 100; });
   p.trial.choose_plan();
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(p.step());
   EXPECT_FALSE(p.step(false));  // the entry lost its plan
