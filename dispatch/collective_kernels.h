@@ -10,7 +10,7 @@
 //   fill(to, byte, bytes)
 //   widen(dtype, from, to, count), narrow(dtype, from, to, count)   between f16 or bf16 and f32
 //   divide(elements, dtype, count, by)        floating and complex numbers, in place
-//   start(group, call), run(group, call)      as those of Transport
+//   start(group, call), run(group, call), computes_means(group)     as those of Transport
 #pragma once
 
 #include <fmt/format.h>
@@ -137,8 +137,8 @@ template <class M> class Collective final : public StartedCall {
   }
   /// Reduces the operands; `elements` is the number of elements passed to the transport.
   void reduce(CollectiveReduction how, std::int64_t elements) {
-    is_mean_ = how == CollectiveReduction::mean;
-    call_.reduction = is_mean_ ? CollectiveReduction::sum : how;
+    divides_ = how == CollectiveReduction::mean && !M::computes_means(group_);
+    call_.reduction = divides_ ? CollectiveReduction::sum : how;
     if (call_.dtype != DType::f16 && call_.dtype != DType::bf16) return;
     wide_ = buffer_of(elements, DType::f32);
     M::widen(call_.dtype, call_.from, static_cast<float*>(wide_.data()), elements);
@@ -169,7 +169,7 @@ template <class M> class Collective final : public StartedCall {
       if (count != 0) M::fill(output_.data, std::byte{0}, static_cast<std::size_t>(count) * byte_size(output_.dtype));
       return;
     }
-    if (is_mean_) M::divide(call_.to, call_.dtype, count, static_cast<double>(group_.size()));
+    if (divides_) M::divide(call_.to, call_.dtype, count, static_cast<double>(group_.size()));
     if (wide_result_.data() != nullptr)
       M::narrow(output_.dtype, static_cast<const float*>(wide_result_.data()), output_.data, count);
     if (blocks_) blocks_->unpack(unpacked_.data());
@@ -184,7 +184,7 @@ template <class M> class Collective final : public StartedCall {
   CollectiveCall call_;
   typename M::Buffer packed_, unpacked_, wide_, wide_result_;
   std::optional<Blocks<M>> blocks_;  // the blocks of the result
-  bool is_mean_ = false, gives_zeros_ = false;
+  bool divides_ = false, gives_zeros_ = false;
   std::unique_ptr<StartedTransfer> transfer_;  // destroyed first: waits for the transfer
 };
 

@@ -43,7 +43,7 @@ enum class CollectiveKind : std::uint8_t {
 /// One call of a rank. The memory of `from` and `to` must stay valid until the call has ended.
 struct CollectiveCall {
   CollectiveKind kind;
-  DType dtype;         // of the elements; of reductions no f16, no bf16 and no mean
+  DType dtype;         // of the elements; of reductions no f16 and no bf16, and a mean only if computes_means()
   std::int64_t count;  // elements of a block
   const void* from;
   void* to;
@@ -78,6 +78,9 @@ class Transport {
   /// Forms a group of the ranks of one color, in the order of their keys. Every rank must call it.
   virtual Part split(std::int64_t color, std::int64_t key, std::source_location where) = 0;
   virtual std::string_view name() const = 0;
+  /// Whether reductions may be means, of floating and complex numbers: a division while the sum is in a register is
+  /// cheaper than another pass. Otherwise the caller divides the sum.
+  virtual bool computes_means() const { return false; }
   /// Whether ranks are processes: a backend may then move elements between their devices directly.
   virtual bool spans_processes() const { return false; }
   /// Called before a backend performs a call of the group itself, to check the known state and calls of the other

@@ -51,6 +51,7 @@ struct CpuMemory {
     return group.transport->start(call);
   }
   static void run(const RankGroup& group, const CollectiveCall& call) { group.transport->run(call); }
+  static bool computes_means(const RankGroup& group) { return group.transport->computes_means(); }
 };
 
 }  // namespace

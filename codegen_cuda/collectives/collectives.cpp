@@ -260,6 +260,7 @@ struct CudaMemory {
     return std::make_unique<Ended>();
   }
   static void run(const RankGroup& group, const CollectiveCall& call) { start(group, call)->wait(); }
+  static bool computes_means(const RankGroup&) { return false; }
 
  private:
   static std::unique_ptr<StartedTransfer> transfer_of(NcclGroup& nccl, const RankGroup& group,

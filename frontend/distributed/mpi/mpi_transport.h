@@ -36,6 +36,7 @@ class MpiTransport final : public Transport {
   Part split(std::int64_t color, std::int64_t key, std::source_location where) override;
   std::string_view name() const override { return shared_ == nullptr ? "MPI" : "shared memory and MPI"; }
   bool spans_processes() const override { return true; }
+  bool computes_means() const override { return shared_ != nullptr; }
   void expect(const CollectiveCall& call) override { begin(call); }
 
   /// What a wait needs to know of the group and of the call.

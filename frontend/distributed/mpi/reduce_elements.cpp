@@ -30,31 +30,49 @@ struct Min {
   template <class T> static T of(T a, T b) { return (a < b) | (a != a) ? a : b; }
 };
 
-template <class T, class Op>
+/// What is made of an element after the last source.
+struct Keep {
+  template <class T> static T of(T x, std::size_t) { return x; }
+};
+struct Divide {
+  template <class T> static T of(T x, std::size_t ranks) { return x / static_cast<T>(ranks); }
+};
+
+template <class T, class Op, class Last>
 void reduce_range(std::span<const void* const> sources, void* to, std::int64_t begin, std::int64_t end) {
   constexpr std::int64_t kBlock = 8192 / static_cast<std::int64_t>(sizeof(T));
   const auto source = [&](std::size_t r) { return static_cast<const T*>(sources[r]); };
+  const std::size_t ranks = sources.size();
   for (std::int64_t at = begin; at < end; at += kBlock) {
     const std::int64_t n = std::min(kBlock, end - at);
     T* __restrict const result = static_cast<T*>(to) + at;
     const T* __restrict const a = source(0) + at;
     const T* __restrict const b = source(1) + at;
+    if (ranks == 2) {
+      for (std::int64_t i = 0; i < n; ++i) result[i] = Last::template of<T>(Op::template of<T>(a[i], b[i]), ranks);
+      continue;
+    }
     for (std::int64_t i = 0; i < n; ++i) result[i] = Op::template of<T>(a[i], b[i]);
-    for (std::size_t r = 2; r < sources.size(); ++r) {
+    for (std::size_t r = 2; r < ranks; ++r) {
       const T* __restrict const c = source(r) + at;
-      for (std::int64_t i = 0; i < n; ++i) result[i] = Op::template of<T>(result[i], c[i]);
+      if (r + 1 < ranks)
+        for (std::int64_t i = 0; i < n; ++i) result[i] = Op::template of<T>(result[i], c[i]);
+      else
+        for (std::int64_t i = 0; i < n; ++i)
+          result[i] = Last::template of<T>(Op::template of<T>(result[i], c[i]), ranks);
     }
   }
 }
 
-template <class T, class Op> void reduce_all(std::span<const void* const> sources, void* to, std::int64_t count) {
+template <class T, class Op, class Last = Keep>
+void reduce_all(std::span<const void* const> sources, void* to, std::int64_t count) {
   if (sources.size() == 1) {
     std::memcpy(to, sources[0], static_cast<std::size_t>(count) * sizeof(T));
     return;
   }
   constexpr double kNsPerByte = 0.1;
   parallel_for(0, count, kNsPerByte * sizeof(T) * static_cast<double>(sources.size()),
-               [&](std::int64_t b, std::int64_t e) { reduce_range<T, Op>(sources, to, b, e); });
+               [&](std::int64_t b, std::int64_t e) { reduce_range<T, Op, Last>(sources, to, b, e); });
 }
 
 /// f.operator()<T>() with the type of the elements.
@@ -80,6 +98,15 @@ template <class F> void visit_numbers(DType dtype, F&& f) {
 void reduce_elements(DType dtype, CollectiveReduction how, std::span<const void* const> sources, void* to,
                      std::int64_t count) {
   const bool is_sum = how == CollectiveReduction::sum;
+  if (how == CollectiveReduction::mean) {
+    switch (dtype) {
+      case DType::f32: return reduce_all<float, Add, Divide>(sources, to, count);
+      case DType::f64: return reduce_all<double, Add, Divide>(sources, to, count);
+      case DType::c64: return reduce_all<float, Add, Divide>(sources, to, 2 * count);
+      case DType::c128: return reduce_all<double, Add, Divide>(sources, to, 2 * count);
+      default: throw_internal("a mean of other than floating numbers");
+    }
+  }
   if (dtype == DType::c64 && is_sum) return reduce_all<float, Add>(sources, to, 2 * count);
   if (dtype == DType::c128 && is_sum) return reduce_all<double, Add>(sources, to, 2 * count);
   if (dtype == DType::c64) return reduce_all<std::complex<float>, Multiply>(sources, to, count);
@@ -92,7 +119,7 @@ void reduce_elements(DType dtype, CollectiveReduction how, std::span<const void*
       case CollectiveReduction::min: return reduce_all<T, Min>(sources, to, count);
       case CollectiveReduction::mean: break;
     }
-    throw_internal("transports do not compute means");
+    throw_internal("a mean of numbers of all dtypes");
   });
 }
 
