@@ -3,14 +3,20 @@
 //
 //   mpirun -n 2 --bind-to core build/release/bin/fermata_overlap [ROWS]
 //
-// Each rank trains on ROWS rows of a batch (half of the example's batch). Rounds of steps with and without
-// communication alternate, so that both see the machine in the same state. Without it all ranks compute as well, each
-// for itself: what remains is what is lost to communication, waiting for slower ranks included. Medians of all steps,
-// on the first rank; means say what other programs on the machine add, which hit all ranks once they wait for each
-// other.
+// Each rank trains on ROWS rows of a batch (half of the example's batch). Rounds of four kinds of steps alternate, so
+// that all see the machine in the same state:
 //
-// Steps of ranks do not take equally long, and with communication each takes as long as that of the slowest rank. What
-// that alone costs is shown as well, from steps without communication: no transport would change it.
+//   one rank alone      the first rank trains by itself while the others sleep
+//   side by side        all ranks train, each for itself: what they lose to shared caches and memory, without any
+//                       communication. The other losses are relative to it
+//   groups of one rank  the same with the calls of a run together, each rank in a group of its own: what is recorded,
+//                       launched and copied for collectives, and updates that are not fused with gradients
+//   together            with communication
+//
+// Medians of all steps, on the first rank; means say what other programs on the machine add, which hit all ranks once
+// they wait for each other. Steps of ranks do not take equally long, and with communication each takes as long as that
+// of the slowest rank: that is shown from steps in groups of one rank, and no transport would change it. What remains
+// are the transfers.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -41,20 +47,19 @@ double quantile(std::vector<double> values, double share) {
 
 class Training {
  public:
-  Training(std::int64_t rows, bool is_together)
-      : rows_(rows), is_together_(is_together), places_(static_cast<std::uint64_t>(world().rank()) + 2) {}
+  Training(std::int64_t rows, const fm::distributed::Group* together)
+      : rows_(rows), together_(together), places_(static_cast<std::uint64_t>(world().rank()) + 2) {}
 
   void run(int steps) {
     for (int i = 0; i < steps; ++i) {
       const fm::Tensor starts =
           fm::randint(0, corpus_.characters.size(0) - examples::kContext, {rows_, 1}, fm::DType::i64, places_);
       static_cast<void>(
-          examples::train_on(model_, adam_, examples::batch_at(corpus_, starts), is_together_).item<float>());
+          examples::train_on(model_, adam_, examples::batch_at(corpus_, starts), together_).item<float>());
     }
   }
   /// Milliseconds of each step of a round.
   std::vector<double> time() {
-    fm::distributed::barrier();
     std::vector<double> times;
     for (int i = 0; i < kSteps; ++i) {
       const auto begin = Clock::now();
@@ -67,7 +72,7 @@ class Training {
 
  private:
   std::int64_t rows_;
-  bool is_together_;
+  const fm::distributed::Group* together_;
   fm::Generator places_;
   examples::Corpus corpus_{SONNETS_FILE, fm::cpu()};
   examples::Transformer model_{corpus_.kinds(), 1, fm::cpu()};
@@ -116,19 +121,30 @@ double time_alone(const std::vector<fm::Tensor>& parameters) {
   return quantile(times, 0.5);
 }
 
+/// The times of the k-th steps of all ranks: those of the slowest.
+std::vector<double> of_the_slowest(const std::vector<double>& steps) {
+  return fm::distributed::all_reduce(fm::tensor(steps), fm::distributed::Reduction::max).to_vector<double>();
+}
+
+void append(std::vector<double>& to, const std::vector<double>& more) { to.insert(to.end(), more.begin(), more.end()); }
+
 void compare(std::int64_t rows) {
-  Training apart(rows, false), together(rows, true);
-  for (Training* const t : {&apart, &together}) t->run(3 * kSteps);  // compiles
-  std::vector<double> without, with, slower;
+  const fm::distributed::Group self = world().split(world().rank());
+  Training apart(rows, nullptr), of_one(rows, &self), together(rows, &world());
+  for (Training* const t : {&apart, &of_one, &together}) t->run(3 * kSteps);  // compiles
+  std::vector<double> alone, beside, beside_slowest, of_ones, of_ones_slowest, with;
   for (int i = 0; i < kRounds; ++i) {
-    const std::vector<double> steps = apart.time(), steps_together = together.time();
-    without.insert(without.end(), steps.begin(), steps.end());
-    with.insert(with.end(), steps_together.begin(), steps_together.end());
-    const fm::Tensor slowest = fm::distributed::all_reduce(fm::tensor(steps), fm::distributed::Reduction::max);
-    for (const double t : slowest.to_vector<double>()) slower.push_back(t);
+    fm::distributed::barrier();
+    if (world().rank() == 0) append(alone, apart.time());
+    fm::distributed::barrier();
+    std::vector<double> steps = apart.time();
+    append(beside, steps), append(beside_slowest, of_the_slowest(steps));
+    steps = of_one.time();
+    append(of_ones, steps), append(of_ones_slowest, of_the_slowest(steps));
+    append(with, together.time());
   }
   const Transfers transfers = look_at_transfers(together);
-  const double alone = time_alone(together.parameters());
+  const double bytes_alone = time_alone(together.parameters());
   if (world().rank() != 0) return;
   std::int64_t elements = 0;
   for (const fm::Tensor& p : together.parameters()) elements += fm::element_count(p.shape());
@@ -136,22 +152,27 @@ void compare(std::int64_t rows) {
               static_cast<int>(rows), static_cast<double>(elements) * 4 / 1e3, transfers.number);
   const auto lost = [&](double base, double time) { return 100 * (1 - base / time); };
   const auto show = [&](const char* what, const std::vector<double>& times) {
-    std::printf("  %s %7.3f ms", what, quantile(times, 0.5));
-    if (&times != &without)
+    std::printf("  %-30s %7.3f ms", what, quantile(times, 0.5));
+    if (&times != &alone && &times != &beside)
       std::printf("   lost %4.1f %% (of the fastest tenth %4.1f %%, of means %4.1f %%)",
-                  lost(quantile(without, 0.5), quantile(times, 0.5)),
-                  lost(quantile(without, 0.1), quantile(times, 0.1)), lost(mean(without), mean(times)));
+                  lost(quantile(beside, 0.5), quantile(times, 0.5)), lost(quantile(beside, 0.1), quantile(times, 0.1)),
+                  lost(mean(beside), mean(times)));
     std::printf("\n");
   };
-  show("a step without communication ", without);
-  show("  that of the slower rank    ", slower);
-  show("a step with communication    ", with);
-  std::printf("  transfers on their way        %7.3f ms   waited for %.3f ms: %.0f %% beside computation\n",
+  show("one rank alone", alone);
+  show("side by side", beside);
+  show("  of the slowest rank", beside_slowest);
+  show("groups of one rank", of_ones);
+  show("  of the slowest rank", of_ones_slowest);
+  show("together", with);
+  std::printf("  beside the slowest rank in groups of one, communication takes %.1f %% of a step\n",
+              lost(quantile(of_ones_slowest, 0.5), quantile(with, 0.5)));
+  std::printf("  transfers on their way         %7.3f ms   waited for %.3f ms: %.0f %% beside computation\n",
               transfers.on_the_way, transfers.waits,
               100 * (1 - transfers.waits / std::max(transfers.on_the_way, 1e-9)));
-  std::printf("  starting them                 %7.3f ms\n", transfers.starts);
-  std::printf("  the same, nothing beside it   %7.3f ms   %.1f %% of a step: what memory alone takes\n", alone,
-              100 * alone / quantile(with, 0.5));
+  std::printf("  starting them                  %7.3f ms\n", transfers.starts);
+  std::printf("  the same, nothing beside it    %7.3f ms   %.1f %% of a step: what memory alone takes\n", bytes_alone,
+              100 * bytes_alone / quantile(with, 0.5));
 }
 
 }  // namespace

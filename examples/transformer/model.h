@@ -95,20 +95,20 @@ inline Batch batch_at(const Corpus& corpus, const fermata::Tensor& starts) {
   return {fermata::take(corpus.characters, at), fermata::take(corpus.characters, at + 1)};
 }
 
-/// One step on a batch of this rank's own. Ranks that are trained together use the mean of their gradients; the loss is
-/// that of all their batches.
+/// One step on a batch of this rank's own. The ranks of a group use the mean of their gradients; the loss is that of
+/// all their batches. Without a group the rank trains alone.
 inline fermata::Tensor train_on(const Transformer& model, fermata::optim::Optimizer& optimizer, const Batch& batch,
-                                bool is_together) {
+                                const fermata::distributed::Group* together) {
   optimizer.zero_grad();
   const fermata::Tensor loss = fermata::cross_entropy(model.logits(batch.given), batch.wanted, {.axis = -1});
   loss.backward();
-  if (!is_together) {
+  if (together == nullptr) {
     optimizer.step();
     return loss;
   }
   std::vector<fermata::Tensor> means{loss.detach()};
   for (const fermata::Tensor& p : optimizer.parameters()) means.push_back(p.grad());
-  means = fermata::distributed::all_reduce(means, fermata::distributed::Reduction::mean);
+  means = fermata::distributed::all_reduce(means, fermata::distributed::Reduction::mean, *together);
   optimizer.step(std::span(means).subspan(1));
   return means[0];
 }

@@ -54,7 +54,7 @@ std::vector<double> train(const Corpus& corpus, int steps) {
     const Tensor starts =
         fm::randint(0, corpus.characters.size(0) - kContext, {kBatch, 1}, fm::DType::i64, places).to(device);
     const examples::Batch batch = examples::batch_at(corpus, starts.slice(0, first, first + rows));
-    const Tensor loss = examples::train_on(model, adam, batch, ranks.size() > 1);
+    const Tensor loss = examples::train_on(model, adam, batch, ranks.size() > 1 ? &ranks : nullptr);
     losses.push_back(loss.item<double>());
     if (step == 1 || step % 50 == 0) std::printf("  step %3d  loss %.4f\n", step, losses.back());
   }
