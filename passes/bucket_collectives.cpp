@@ -34,15 +34,28 @@ bool is_of_all_ranks(Op op) {
   }
 }
 
+enum class Effects : std::uint8_t { none, of_all_ranks, others };
+
+/// Of a call, and of the functions that it calls.
+Effects effects_of(const GraphNode& n) {
+  Effects found = Effects::none;
+  if (effect_of(n.op) == Effect::effect) found = is_of_all_ranks(n.op) ? Effects::of_all_ranks : Effects::others;
+  for (std::size_t i = 0; n.subgraphs != nullptr && i < n.subgraphs->size(); ++i)
+    for (const GraphNode& inner : (*n.subgraphs)[i].graph().nodes) found = std::max(found, effects_of(inner));
+  return found;
+}
+
 /// The properties that the calls of a bucket share.
 using Kind = std::tuple<Op, DType, std::vector<std::int64_t>>;
 
 class Buckets {
  public:
-  explicit Buckets(const Graph& graph) : graph_(graph), reach_(graph.nodes.size()), candidate_of_(graph.nodes.size()) {}
+  explicit Buckets(const Graph& graph) : graph_(graph), reach_(graph.nodes.size()), candidate_of_(graph.nodes.size()) {
+    for (const GraphNode& n : graph.nodes) effects_.push_back(effects_of(n));
+  }
 
   BucketedGraph run(Graph& to) {
-    if (!may_change_order()) return unchanged();
+    if (!find_chain()) return unchanged();
     find_candidates();
     choose();
     if (std::ranges::none_of(buckets_, [](const Bucket& b) { return b.members.size() > 1; })) return unchanged();
@@ -68,21 +81,28 @@ class Buckets {
     return same;
   }
 
-  /// In a recorded graph, operands define the order of effects. Only a chain of collectives alone is
-  /// rewritten.
-  bool may_change_order() {
-    bool others = false;
-    for (const GraphNode& n : graph_.nodes) {
-      const bool has_effect = effect_of(n.op) == Effect::effect;
-      others = others || (has_effect && !is_of_all_ranks(n.op)) || n.subgraphs != nullptr;
-      is_chained_ = is_chained_ || (is_of_all_ranks(n.op) && n.operands.size() > least_operands(n));
+  /// In a recorded graph, operands define the order of effects: the last operand of each is the one before. False if it
+  /// is not.
+  bool find_chain() {
+    for (const GraphNode& n : graph_.nodes)
+      is_chained_ = is_chained_ || (is_of_all_ranks(n.op) && n.operands.size() > traits(n.op).least_operands);
+    if (!is_chained_) return true;
+    for (ValueId v = 0; v < graph_.nodes.size(); ++v) {
+      if (effects_[v] == Effects::none) continue;
+      const GraphNode& n = graph_.nodes[v];
+      if (first_effect_ == kNoValue)
+        first_effect_ = v;
+      else if (n.operands.empty() || n.operands.back() != GraphOperand{last_effect_, 0})
+        return false;
+      last_effect_ = v;
     }
-    return !is_chained_ || !others;
+    last_effect_ = kNoValue;
+    return true;
   }
-  static std::size_t least_operands(const GraphNode& n) { return traits(n.op).least_operands; }
-  /// Operands whose elements are read: the following ones in a recorded graph are only waited for.
-  static std::size_t read_operands(const GraphNode& n) {
-    return is_of_all_ranks(n.op) ? std::min(n.operands.size(), least_operands(n)) : n.operands.size();
+  /// Operands whose elements are read, and not only waited for.
+  std::size_t read_operands(ValueId v) const {
+    const bool waits = is_chained_ && effects_[v] != Effects::none && v != first_effect_;
+    return graph_.nodes[v].operands.size() - (waits ? 1 : 0);
   }
 
   std::int64_t bytes_of(ValueId v) const {
@@ -123,11 +143,11 @@ class Buckets {
       const auto add = [&](const Set& more) {
         for (std::size_t w = 0; w < words; ++w) set[w] |= more[w];
       };
-      for (std::size_t k = 0; k < read_operands(n); ++k)
+      for (std::size_t k = 0; k < read_operands(v); ++k)
         if (!n.operands[k].is_scalar()) add(reach_[n.operands[k].value]);
-      if (effect_of(n.op) == Effect::effect) {
+      if (effects_[v] != Effects::none) {
         add(before);
-        if (!is_of_all_ranks(n.op)) add(all), before = all;
+        if (effects_[v] == Effects::others) add(all), before = all;
       }
       if (const std::size_t c = candidate_of_[v]; c != kNone) {
         needs_.push_back(set);
@@ -192,11 +212,11 @@ class Buckets {
     std::vector<ValueId> effects;  // since the last one that keeps its place, inclusive
     for (ValueId v = 0; v < count; ++v) {
       const GraphNode& n = graph_.nodes[v];
-      for (std::size_t k = 0; k < read_operands(n); ++k)
+      for (std::size_t k = 0; k < read_operands(v); ++k)
         if (!n.operands[k].is_scalar()) order(n.operands[k].value, v);
-      if (effect_of(n.op) != Effect::effect) continue;
-      if (is_of_all_ranks(n.op)) {
-        if (!effects.empty() && !is_of_all_ranks(graph_.nodes[effects[0]].op)) order(effects[0], v);
+      if (effects_[v] == Effects::none) continue;
+      if (effects_[v] == Effects::of_all_ranks) {
+        if (!effects.empty() && effects_[effects[0]] == Effects::others) order(effects[0], v);
       } else {
         for (const ValueId e : effects) order(e, v);
         effects.clear();
@@ -219,8 +239,8 @@ class Buckets {
     for (const ValueId v : graph_.outputs) to_.outputs.push_back(moved_[v]);
   }
 
-  ValueId add(GraphNode node) {
-    if (is_chained_ && is_of_all_ranks(node.op)) {
+  ValueId add(GraphNode node, Effects effects = Effects::none) {
+    if (is_chained_ && effects != Effects::none) {
       if (last_effect_ != kNoValue) node.operands.push_back({last_effect_, 0});
       last_effect_ = static_cast<ValueId>(to_.nodes.size());
     }
@@ -229,10 +249,10 @@ class Buckets {
   }
   void keep(ValueId v) {
     GraphNode n = graph_.nodes[v];
-    n.operands.resize(read_operands(n));
+    n.operands.resize(read_operands(v));
     for (GraphOperand& o : n.operands)
       if (!o.is_scalar()) o.value = moved_[o.value];
-    moved_[v] = add(std::move(n));
+    moved_[v] = add(std::move(n), effects_[v]);
   }
 
   ValueId view(Op op, ValueId of, const Shape& shape, std::vector<std::int64_t> attributes, const GraphNode& like) {
@@ -279,7 +299,7 @@ class Buckets {
     }
     call.shape = row(1, total);
     call.operands = {{add(std::move(rows)), 0}};
-    const ValueId made = add(std::move(call));
+    const ValueId made = add(std::move(call), Effects::of_all_ranks);
     written_.push_back({made, {}});
     std::int64_t at = 0;
     for (std::size_t i = 0; i < counts.size(); at += counts[i++]) {
@@ -291,12 +311,14 @@ class Buckets {
   }
 
   const Graph& graph_;
+  std::vector<Effects> effects_;           // by value
   std::vector<Set> reach_;                 // by value: the candidates that it depends on
   std::vector<std::size_t> candidate_of_;  // by value
   std::vector<Candidate> candidates_;
   std::vector<Set> needs_;  // by candidate
   std::vector<Bucket> buckets_;
   bool is_chained_ = false;
+  ValueId first_effect_ = kNoValue;
 
   Graph to_;
   std::vector<ValueId> moved_;

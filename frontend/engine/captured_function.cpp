@@ -7,12 +7,18 @@
 #include <mutex>
 
 #include "dispatch/copy_view.h"
+#include "fermata/autograd.h"
+#include "fermata/modes.h"
 #include "fermata/ops.h"
+#include "frontend/distributed/partitioned_sync.h"
 #include "frontend/engine/function_recording.h"
+#include "frontend/engine/graph_runner.h"
 #include "frontend/ops/calls.h"
 #include "frontend/transforms/autograd/autograd_tape.h"
 #include "ir/error.h"
 #include "ir/ops/control.h"
+#include "passes/bucket_collectives.h"
+#include "passes/pipeline.h"
 #include "runtime/backend_memory.h"
 
 namespace fermata {
@@ -65,6 +71,29 @@ class CapturedFunction::Recording : public FunctionRecording {
     list_program({.key = ops::kStreamKey, .first = 0, .count = ~std::uint64_t{0}}, &leaves);
   }
 
+  /// All ranks run a function as a whole, so its collectives may be joined: then that is recorded.
+  static std::unique_ptr<Recording> with_buckets(const TensorFunction& f, std::span<const TensorType> arguments,
+                                                 BackendKey backend, std::string_view what, Location where) {
+    auto recording = std::make_unique<Recording>(f, arguments, backend, what, where);
+    if (!recording->has_effects() || is_pass_disabled("bucket_collectives")) return recording;
+    Graph graph = import_graph(recording->walk());
+    if (bucket_collectives(graph).buckets.empty()) return recording;
+    const auto joined = [&](std::span<const Tensor> given) {
+      std::vector<Tensor> inputs, results;
+      for (const Place& place : recording->program.leaves) {
+        if (place.is_constant) capture_scope->mark(place.hidden.node());  // this one has created it as well
+        inputs.push_back(place.is_of_argument() ? given[static_cast<std::size_t>(place.argument)] : place.hidden);
+      }
+      const std::vector<Tensor> outputs = run_graph(graph, inputs, where);
+      for (const std::size_t output : recording->outputs()) results.push_back(outputs[output]);
+      return results;
+    };
+    const PlainThread plain;
+    const NoGradGuard no_grad;
+    const ModeGuard recorded(Mode::compiled);
+    return std::make_unique<Recording>(joined, arguments, backend, what, where);
+  }
+
   bool has_effects() const { return last_effect_.defined(); }
   std::vector<TensorType> result_types() const {
     std::vector<TensorType> types;
@@ -89,7 +118,7 @@ class CapturedFunction::Recording : public FunctionRecording {
 
 CapturedFunction::CapturedFunction(const TensorFunction& f, std::span<const TensorType> arguments, BackendKey backend,
                                    std::string_view what, Location where)
-    : CapturedFunction(Recording(f, arguments, backend, what, where), arguments, where) {}
+    : CapturedFunction(std::move(*Recording::with_buckets(f, arguments, backend, what, where)), arguments, where) {}
 
 CapturedFunction::CapturedFunction(Recording&& recording, std::span<const TensorType> arguments, Location where)
     : where_(where),

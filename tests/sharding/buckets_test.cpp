@@ -1,8 +1,13 @@
-// Collectives that the partitioner writes, joined to buckets.
+// Collectives joined to buckets: those that the partitioner writes, and those written by hand.
+#include <fermata/control_flow.h>
 #include <fermata/fermata.h>
 #include <fermata/mesh.h>
+#include <fermata/profile.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
 
 #include "passes/pipeline.h"
 #include "tests/sharding/sharded_values.h"
@@ -87,6 +92,144 @@ TEST(ShardedBuckets, AreTheSameOnAllProcesses) {
     sync(got);
     for (std::size_t i = 0; i < want.size(); ++i) EXPECT_EQ(test::difference(want[i], got[i]), "") << i;
   });
+}
+
+// ---- Collectives written by hand, in functions that all ranks run as a whole
+
+using Function = std::function<std::vector<Tensor>(const Tensor&)>;
+
+constexpr int kRanks = 2;
+
+Tensor operand_of(int rank) { return (arange(6, DType::f32) * 0.25 + (1 + 0.5 * rank)).reshape({2, 3}).sync(); }
+
+/// The results of the last rank, after some calls of compile(f).
+std::vector<std::vector<float>> results_of_calls(const Function& f, int calls) {
+  std::vector<std::vector<float>> results;
+  distributed::simulate(kRanks, [&](int rank) {
+    const ModeGuard mode(Mode::compiled);
+    const Tensor x = operand_of(rank);
+    const auto compiled = compile(f);
+    for (int i = 0; i < calls; ++i) {
+      const std::vector<Tensor> ys = compiled(x);
+      sync(ys);
+      if (rank != kRanks - 1 || i != calls - 1) continue;
+      for (const Tensor& y : ys) results.push_back(y.to_vector<float>());
+    }
+  });
+  return results;
+}
+
+std::uint64_t all_reduces(const Function& f, int calls) {
+  Profile profile;
+  static_cast<void>(results_of_calls(f, calls));
+  profile.stop();
+  std::uint64_t found = 0;
+  for (const ProfileStep& step : profile.summary().steps)
+    if (step.name.starts_with("all_reduce")) found += step.runs;
+  return found;
+}
+/// The all_reduces that a rank makes in a replay of compile(f).
+std::uint64_t all_reduces_of_replay(const Function& f) { return (all_reduces(f, 4) - all_reduces(f, 3)) / kRanks; }
+
+/// A replay makes so many calls, and gives the bits of one that makes them all.
+void expect_calls(const Function& f, std::uint64_t joined, std::uint64_t single) {
+  EXPECT_EQ(all_reduces_of_replay(f), joined);
+  const std::vector<std::vector<float>> results = results_of_calls(f, 3);
+  const DisabledPasses none({"bucket_collectives"});
+  EXPECT_EQ(all_reduces_of_replay(f), single);
+  EXPECT_EQ(results_of_calls(f, 3), results);
+}
+
+Tensor sum_of_ranks(const Tensor& x) { return distributed::all_reduce(x); }
+
+TEST(Buckets, CallsOfACompiledFunctionAreJoinedPastALoop) {
+  expect_calls(
+      [](const Tensor& x) {
+        const Tensor a = sum_of_ranks(x), b = sum_of_ranks(x * 2);
+        const Tensor looped = fori_loop(
+            0, 3, [](const Tensor&, const Tensor& s) { return tanh(s) + 1; }, x);
+        return std::vector<Tensor>{a, b, looped, sum_of_ranks(exp(x))};
+      },
+      1, 3);
+}
+
+TEST(Buckets, CallsInFunctionsOfControlFlowAreJoined) {
+  const auto step = [](const Tensor&, const Tensor& s) { return sum_of_ranks(s * 0.25) + sum_of_ranks(tanh(s)); };
+  expect_calls(
+      [&](const Tensor& x) {
+        const Tensor a = sum_of_ranks(x), looped = fori_loop(0, 3, step, x);
+        return std::vector<Tensor>{a, looped, sum_of_ranks(exp(x))};
+      },
+      1 + 3 * 1, 2 + 3 * 2);
+  const auto both = [](const Tensor& t) { return sum_of_ranks(t + 1) * sum_of_ranks(t); };
+  expect_calls(
+      [&](const Tensor& x) {
+        const Tensor predicate = sum_of_ranks(x.sum()) > 0;
+        return std::vector<Tensor>{cond(
+            predicate, both, [](const Tensor& t) { return t; }, x)};
+      },
+      2, 3);
+}
+
+/// What the functions capture are the tensors themselves: a replay sees what has been written to them.
+TEST(Buckets, FunctionsOfControlFlowReadWhatTheyCapture) {
+  distributed::simulate(kRanks, [&](int rank) {
+    const ModeGuard mode(Mode::compiled);
+    const Tensor x = operand_of(rank), ten = full({2, 3}, 10.0f).sync();
+    Tensor w = full({2, 3}, 0.5f).sync();
+    w.requires_grad(true);
+    const auto f = compile([&](const Tensor& t) {
+      return fori_loop(
+          0, 2, [&](const Tensor&, const Tensor& s) { return sum_of_ranks(s * w) + sum_of_ranks(s + ten) * 0.125; }, t);
+    });
+    const auto wanted = [&] {
+      const ModeGuard eager(Mode::eager);
+      Tensor s = x;
+      for (int i = 0; i < 2; ++i) s = sum_of_ranks(s * w.detach()) + sum_of_ranks(s + ten) * 0.125;
+      return s.to_vector<float>();
+    };
+    for (int i = 0; i < 4; ++i) {
+      EXPECT_EQ(f(x).detach().to_vector<float>(), wanted()) << i;
+      const NoGradGuard no_grad;
+      w.assign(w * 1.5f);
+    }
+  });
+}
+
+TEST(Buckets, GradientsThroughLoopsAreThoseOfSingleCalls) {
+  expect_calls(
+      [](const Tensor& x) {
+        const auto loss = [](const Tensor& t) {
+          const auto step = [](const Tensor&, const Tensor& s) {
+            return tanh(sum_of_ranks(s * 0.25)) + sum_of_ranks(s * s) * 0.125;
+          };
+          return fori_loop(0, 2, step, t).sum();
+        };
+        return std::vector<Tensor>{grad(loss)(x)};
+      },
+      6, 12);
+}
+
+TEST(Buckets, CallsThatMustKeepTheirPlaceDivideThem) {
+  expect_calls(
+      [](const Tensor& x) {
+        const Tensor a = sum_of_ranks(x);
+        distributed::barrier();
+        const Tensor b = sum_of_ranks(x * 2);
+        return std::vector<Tensor>{a, b, sum_of_ranks(x * 3)};
+      },
+      2, 3);
+  const auto meets = [](const Tensor&, const Tensor& s) {
+    distributed::barrier();
+    return s * 0.5;
+  };
+  expect_calls(
+      [&](const Tensor& x) {
+        const Tensor a = sum_of_ranks(x), looped = fori_loop(0, 2, meets, x);
+        const Tensor b = sum_of_ranks(x * 2);
+        return std::vector<Tensor>{a, looped, b, sum_of_ranks(x * 3)};
+      },
+      2, 3);
 }
 
 }  // namespace

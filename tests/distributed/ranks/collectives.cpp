@@ -1,4 +1,5 @@
 // Every collective in every dtype and mode, with its gradient, against the same on one process.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -6,8 +7,14 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
+#include "fermata/control_flow.h"
 #include "fermata/profile.h"
+#include "frontend/tools/profile/profile_data.h"
 #include "tests/distributed/ranks/simulation.h"
 
 namespace fermata {
@@ -182,6 +189,55 @@ TEST(RanksCompiled, CalculationsRunBesideTransfers) {
   EXPECT_LT(product, wait) << text;
   EXPECT_NE(wait, std::string::npos) << text;
   EXPECT_EQ(y.sync().to_vector<float>()[0], 2.0f * static_cast<float>(world().size()) + 4096);
+}
+
+/// The names of the steps that run when f(x) is called, in order.
+template <class F> std::vector<std::string> steps_of(const F& f, const Tensor& x) {
+  Profile profile;
+  f(x).sync();
+  profile.stop();
+  std::vector<std::pair<std::int64_t, std::string>> found;
+  for (const ThreadEvents& thread : profile.data().threads)
+    for (const Event& e : thread.events)
+      if (e.info->kind == EventKind::call || e.info->kind == EventKind::kernel)
+        found.emplace_back(e.begin_ns, e.info->name);
+  std::ranges::stable_sort(found, {}, [](const auto& step) { return step.first; });
+  std::vector<std::string> names;
+  for (auto& [begin, name] : found) names.push_back(std::move(name));
+  return names;
+}
+
+/// Replays of functions with loops: around one, and in its function.
+TEST(RanksCompiled, ReplaysStartEarlyAndWaitLate) {
+  const ModeGuard compiled(Mode::compiled);
+  const Tensor x = (ones({32, 32}) / 32).sync();
+  const auto place = [](const std::vector<std::string>& names, std::string_view begin) {
+    return std::ranges::find_if(names, [&](const std::string& n) { return n.starts_with(begin); }) - names.begin();
+  };
+  const auto expect_order = [&](const std::vector<std::string>& names, std::string_view between) {
+    const std::string all = fmt::format("{}", fmt::join(names, ", "));
+    EXPECT_LT(place(names, "all_reduce"), place(names, between)) << all;
+    EXPECT_LT(place(names, between), place(names, "wait for all_reduce")) << all;
+    EXPECT_LT(place(names, "wait for all_reduce"), std::ssize(names)) << all;
+  };
+  const auto around = compile([](const Tensor& t) {
+    const Tensor a = distributed::all_reduce(t * 2), b = distributed::all_reduce(t * 3);
+    return a + fori_loop(
+                   0, 2, [](const Tensor&, const Tensor& s) { return matmul(s, s); }, t) *
+                   b;
+  });
+  const auto inside = compile([](const Tensor& t) {
+    return fori_loop(
+        0, 2,
+        [](const Tensor&, const Tensor& s) {
+          const Tensor a = distributed::all_reduce(s, Reduction::mean), b = distributed::all_reduce(s * 3);
+          return sum(matmul(s, s), {0}, true) + a * b;
+        },
+        t);
+  });
+  for (int i = 0; i < 3; ++i) around(x).sync(), inside(x).sync();
+  expect_order(steps_of(around, x), "scan");
+  expect_order(steps_of(inside, x), "matmul");
 }
 
 TEST(RanksCompiled, TracesShowTransfersBesideSteps) {
