@@ -12,6 +12,7 @@
 #include "ir/ops/structures.h"
 #include "passes/partition_write.h"
 #include "passes/sums_of_steps.h"
+#include "passes/uneven_axes.h"
 
 namespace fermata {
 
@@ -34,6 +35,7 @@ class Chooser {
         graph_(request.graph),
         mesh_(request.mesh),
         sums_(sums_of_steps(graph_, request.sums)),
+        uneven_(request),
         calls_(graph_.nodes.size()) {}
 
   Choices choose() {
@@ -44,6 +46,7 @@ class Chooser {
     else
       find_kept(choices.kept);
     whole_ = number_of({});
+    uneven_.find(choices.kept);
     choices.has_rule.assign(graph_.nodes.size(), true);
     for (ValueId v = 0; v < graph_.nodes.size(); ++v) {
       calls_[v].bytes = bytes_of(v);
@@ -69,6 +72,8 @@ class Chooser {
       if (!follow_operands(best)) break;
     }
     for (std::size_t v = 0; v < calls_.size(); ++v) choices.calls.push_back(calls_[v].ways[best[v]].call);
+    for (ValueId v = 0; v < calls_.size(); ++v)
+      if (uneven_.gathers(v, choices.calls)) choices.has_rule[v] = false;
     for (auto& [v, f] : functions_) choices.functions.emplace(v, std::move(f.functions));
     return choices;
   }
@@ -253,7 +258,7 @@ class Chooser {
     std::erase_if(found, [&](const DividedCall& c) { return (c.divided & sums_.axes[v]) != 0; });
     for (DividedCall& c : found) {
       leave_parts(c, sums_.terms[v]);
-      double own = seconds / static_cast<double>(mesh_.parts(c.divided));
+      double own = seconds * largest_share(*rule, c, mesh_);
       double bytes = bytes_of(v) / static_cast<double>(mesh_.parts(before_combining(c).used()));
       for (const Combination& combination : c.combined) {
         if (combination.is_later) continue;
@@ -279,8 +284,7 @@ class Chooser {
     for (std::size_t f = 0; f < rule.factors.size(); ++f) {
       const SplitFactor& factor = rule.factors[f];
       DividedCall c = found[at];
-      const std::int64_t parts = mesh_.parts(c.by_factor(f)) * mesh_.sizes[m];
-      if (factor.size % parts != 0) continue;
+      if (!uneven_.may_divide(factor, n, c.by_factor(f) | bit)) continue;
       c.factors.push_back({f, static_cast<std::uint8_t>(m)});
       c.divided |= bit;
       for (std::size_t k = 0; k < factor.operands.size(); ++k)
@@ -296,7 +300,7 @@ class Chooser {
       found.push_back(c);
       if (factor.combine != CollectiveReduction::sum) continue;
       for (unsigned i = 0; i < n.shape.rank(); ++i) {
-        if (n.shape[i] == 0 || n.shape[i] % (mesh_.parts(c.result.axes[i]) * mesh_.sizes[m]) != 0) continue;
+        if (n.shape[i] == 0 || !uneven_.may_divide(n.shape[i], c.result.axes[i] | bit)) continue;
         DividedCall scattered = c;
         scattered.combined.back().scatter_axis = static_cast<std::uint8_t>(i);
         scattered.result.axes[i] |= bit;
@@ -331,7 +335,7 @@ class Chooser {
       calls_[v].ways.push_back({std::move(call), seconds});
     }
   }
-  /// What each process has of a sum: as all of them need it, or in blocks.
+  /// What each process has of a sum: as all of them need it, or in blocks, or as parts of a sum of an outer loop.
   void add_combined(ValueId v, DividedCall call, unsigned sums, double seconds) {
     const GraphNode& n = graph_.nodes[v];
     const double bytes = bytes_of(v) / static_cast<double>(mesh_.parts(call.result.used()));
@@ -342,10 +346,11 @@ class Chooser {
       std::vector<Way> longer;
       for (const Way& way : found) {
         longer.push_back(way);
-        longer.back().call.combined.push_back({static_cast<std::uint8_t>(m), CollectiveReduction::sum, {}});
-        longer.back().seconds += seconds_of(ExchangeKind::all_reduce, bytes, m);
+        const bool is_later = (sums_.terms[v] >> m & 1u) != 0;
+        longer.back().call.combined.push_back({static_cast<std::uint8_t>(m), CollectiveReduction::sum, {}, is_later});
+        if (!is_later) longer.back().seconds += seconds_of(ExchangeKind::all_reduce, bytes, m);
         for (unsigned i = 0; i < n.shape.rank(); ++i) {
-          if (n.shape[i] == 0 || n.shape[i] % (mesh_.parts(way.call.result.axes[i]) * mesh_.sizes[m]) != 0) continue;
+          if (n.shape[i] == 0 || !uneven_.may_divide(n.shape[i], way.call.result.axes[i] | bit)) continue;
           if (way.call.result.axes[i] >= bit) continue;  // blocks lie in the order of the mesh
           longer.push_back(way);
           longer.back().call.combined.push_back(
@@ -572,6 +577,7 @@ class Chooser {
   const Graph& graph_;
   const MeshAxes& mesh_;
   const SumsOfSteps sums_;
+  UnevenAxes uneven_;
   std::vector<Call> calls_;
   std::vector<Sharding> shardings_;
   std::map<std::array<std::uint8_t, kMaxRank>, std::size_t> numbers_;

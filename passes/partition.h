@@ -121,6 +121,16 @@ struct ReshardStep {
   std::uint8_t mesh_axis = 0, axis = 0;
 };
 std::vector<ReshardStep> plan_reshard(const Sharding& from, const Sharding& to, unsigned rank, const MeshAxes& mesh);
+/// The sharding of a value after a step.
+Sharding after(const ReshardStep& step, Sharding now);
+
+/// The operand and the result of a collective, which have the same sizes on all processes: shorter blocks are filled up
+/// with zeros before it, and what that adds is cut off after it.
+struct ExchangeShapes {
+  Shape operand, result;
+};
+ExchangeShapes exchange_shapes(const Exchange& what, const Shape& whole, const Sharding& before, const Sharding& after,
+                               const MeshAxes& mesh);
 
 /// Bytes that each process sends for a collective, from the bytes that it starts with (the algorithms that move least).
 double wire_bytes(ExchangeKind kind, double bytes, std::int64_t processes);

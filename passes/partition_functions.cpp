@@ -110,7 +110,7 @@ void DividedFunctions::pack(FunctionDivision& division) const {
   division.sums.resize(results_.size());
   std::vector<TensorType> blocks = results_;
   for (std::size_t i = 0; i < blocks.size(); ++i)
-    blocks[i].shape = block_shape(blocks[i].shape, division.results[i], request_.mesh);
+    blocks[i].shape = block_shape(blocks[i].shape, division.results[i], request_.mesh, request_.coordinates);
   division.type = packed_type(blocks);
   if (!is_packed()) return;
   const TupleLayout own = tuple_layout(blocks);

@@ -60,4 +60,30 @@ std::vector<ReshardStep> plan_reshard(const Sharding& from, const Sharding& to, 
   return steps;
 }
 
+Sharding after(const ReshardStep& step, Sharding now) {
+  const auto bit = static_cast<std::uint8_t>(1u << step.mesh_axis);
+  if (!step.collective) {
+    now.axes[step.axis] |= bit;
+    return now;
+  }
+  now.axes[step.axis] &= static_cast<std::uint8_t>(~bit);
+  if (step.collective->kind == ExchangeKind::all_to_all) now.axes[step.collective->to_axis] |= bit;
+  return now;
+}
+
+ExchangeShapes exchange_shapes(const Exchange& what, const Shape& whole, const Sharding& before, const Sharding& after,
+                               const MeshAxes& mesh) {
+  ExchangeShapes shapes{largest_block(whole, before, mesh), largest_block(whole, after, mesh)};
+  const std::int64_t n = mesh.sizes[what.mesh_axis];
+  const auto join = [&] { shapes.result[what.axis] = shapes.operand[what.axis] * n; };
+  const auto split = [&](unsigned axis) { shapes.operand[axis] = shapes.result[axis] * n; };
+  switch (what.kind) {
+    case ExchangeKind::all_reduce: break;
+    case ExchangeKind::all_gather: join(); break;
+    case ExchangeKind::reduce_scatter: split(what.axis); break;
+    case ExchangeKind::all_to_all: join(), split(what.to_axis); break;
+  }
+  return shapes;
+}
+
 }  // namespace fermata

@@ -63,7 +63,7 @@ class Writer {
     }
     GraphNode node = n;
     Sharding now = before_combining(call);
-    node.shape = block_shape(n.shape, now, mesh_);
+    node.shape = own_shape(n.shape, now);
     for (std::size_t k = 0; k < n.operands.size(); ++k) {
       if (n.operands[k].is_scalar()) continue;
       const ValueId from = n.operands[k].value;
@@ -76,8 +76,9 @@ class Writer {
       node.attributes = encode_list(ops::Unpack{{call.packed->offsets[call.part]}, {}, {}});
     else if (call.packed != nullptr)
       node.shape = Shape{call.packed->bytes};
-    if (is_boxed(node.op) && call.divided != 0) check_type(node);
-    ValueId value = add(std::move(node), v);
+    const bool computes = call.division != nullptr || has_elements(v, node);
+    if (computes && is_boxed(node.op) && call.divided != 0) check_type(node);
+    ValueId value = computes ? add(std::move(node), v) : without_elements(node, call);
     if (call.division != nullptr && !call.division->programs.empty()) add_functions(v, value, *call.division);
     for (const Combination& c : call.combined)
       if (!c.is_later) value = combine(v, value, now, c);
@@ -187,10 +188,79 @@ class Writer {
   void note_parts(ValueId v) {
     if (const unsigned left = calls_[v].left_as_parts(); left != 0) local_.sums[sums_.output[v]] |= left;
   }
-  ValueId zeros_like(ValueId value) {
-    GraphNode zeros = like(value, Op::full);
-    zeros.scalars = {0}, zeros.operands = {{value, 0}};
-    return add(std::move(zeros), kNoValue);
+  ValueId zeros_like(ValueId value) { return zeros(value, local(value).shape); }
+  ValueId zeros(ValueId in_place_of, const Shape& shape) {
+    GraphNode node = like(in_place_of, Op::full);
+    node.shape = shape, node.scalars = {0}, node.operands = {{in_place_of, 0}};
+    return add(std::move(node), kNoValue);
+  }
+
+  // ---- Blocks that are shorter than others
+
+  Shape own_shape(const Shape& whole, const Sharding& sharding) const {
+    return block_shape(whole, sharding, mesh_, request_.coordinates);
+  }
+  static bool is_empty(const Shape& own, const Shape& whole) {
+    return element_count(own) == 0 && element_count(whole) != 0;
+  }
+  /// Whether this process has elements to compute with: its blocks may be empty where those of others are not.
+  bool has_elements(ValueId v, const GraphNode& own) const {
+    const GraphNode& n = graph_.nodes[v];
+    if (n.op == Op::input) return true;
+    if (is_empty(own.shape, n.shape)) return false;
+    for (std::size_t k = 0; k < n.operands.size(); ++k)
+      if (!n.operands[k].is_scalar() && !calls_[v].is_free[k] &&
+          is_empty(local(own.operands[k].value).shape, graph_.nodes[n.operands[k].value].shape))
+        return false;
+    return true;
+  }
+  /// Its part of a result then: no elements, or what changes nothing where parts are combined.
+  ValueId without_elements(const GraphNode& own, const DividedCall& call) {
+    GraphNode part;
+    part.op = Op::full, part.dtype = own.dtype, part.shape = own.shape, part.where = own.where;
+    part.scalars = {call.combined.empty() ? 0 : neutral(call.combined[0].combine, own.dtype)};
+    for (const GraphOperand& o : own.operands)
+      if (!o.is_scalar()) part.operands.push_back(o);
+    return add(std::move(part), kNoValue);
+  }
+  static std::uint64_t neutral(CollectiveReduction combine, DType dtype) {
+    const bool is_flag = dtype == DType::boolean;
+    const auto of = [&](Op op) { return reduce_formula(op, is_flag ? dtype : scalar_dtype(dtype)).identity[0]; };
+    switch (combine) {
+      case CollectiveReduction::prod: return of(Op::prod);
+      case CollectiveReduction::max: return of(is_flag ? Op::any : Op::max);
+      case CollectiveReduction::min: return of(is_flag ? Op::all : Op::min);
+      default: return 0;
+    }
+  }
+  /// With zeros behind its elements.
+  ValueId filled(ValueId value, const Shape& shape) {
+    if (element_count(local(value).shape) == 0 && !(local(value).shape == shape)) return zeros(value, shape);
+    for (unsigned axis = 0; axis < shape.rank(); ++axis) {
+      Shape missing = local(value).shape;
+      missing[axis] = shape[axis] - missing[axis];
+      if (missing[axis] == 0) continue;
+      GraphNode node = like(value, Op::concat);
+      node.shape[axis] = shape[axis];
+      node.attributes = encode_list(ops::Concat{.axis = {axis}});
+      node.operands = {{value, 0}, {zeros(value, missing), 0}};
+      value = add(std::move(node), kNoValue);
+    }
+    return value;
+  }
+  ValueId part(ValueId value, const Shape& begin, const Shape& shape) {
+    if (local(value).shape == shape) return value;
+    GraphNode node = like(value, Op::slice);
+    node.shape = shape;
+    const std::vector<std::int64_t> start(begin.begin(), begin.end()), one(shape.rank(), 1);
+    node.attributes = encode_list(ops::Slice{.start = {start}, .step = {one}, .counts = {}});
+    node.operands = {{value, 0}};
+    return add(std::move(node), kNoValue);
+  }
+  static Shape origin(unsigned rank) {
+    Shape at;
+    for (unsigned i = 0; i < rank; ++i) at.push_back(0);
+    return at;
   }
 
   /// A value in a sharding, which may take collectives.
@@ -200,51 +270,41 @@ class Writer {
     Sharding now = calls_[v].result;
     ValueId value = forms.at(key(now));
     for (const ReshardStep& step : plan_reshard(now, wanted, graph_.nodes[v].shape.rank(), mesh_)) {
-      value = step.collective ? collective(v, value, *step.collective, why) : own_block(value, step);
-      const auto bit = static_cast<std::uint8_t>(1u << step.mesh_axis);
-      if (!step.collective) {
-        now.axes[step.axis] |= bit;
-      } else {
-        now.axes[step.axis] &= static_cast<std::uint8_t>(~bit);
-        if (step.collective->kind == ExchangeKind::all_to_all) now.axes[step.collective->to_axis] |= bit;
-      }
+      const Sharding next = after(step, now);
+      value = step.collective ? collective(v, value, *step.collective, now, next, why) : own_block(v, value, now, next);
+      now = next;
       forms.emplace(key(now), value);
     }
     if (!(now == wanted)) throw_internal("a value does not have its planned sharding", graph_.nodes[v].where);
     return value;
   }
 
-  ValueId own_block(ValueId from, const ReshardStep& step) {
-    if (mesh_.sizes[step.mesh_axis] == 1) return from;
-    GraphNode node = like(from, Op::slice);
-    const unsigned rank = node.shape.rank();
-    node.shape[step.axis] /= mesh_.sizes[step.mesh_axis];
-    std::vector<std::int64_t> start(rank, 0), one(rank, 1);
-    start[step.axis] = node.shape[step.axis] * request_.coordinates[step.mesh_axis];
-    node.attributes = encode_list(ops::Slice{.start = {start}, .step = {one}, .counts = {}});
-    node.operands = {{from, 0}};
-    return add(std::move(node), kNoValue);
+  ValueId own_block(ValueId global, ValueId from, const Sharding& before, const Sharding& after) {
+    const Shape& whole = graph_.nodes[global].shape;
+    const Shape outer = block_begin(whole, before, mesh_, request_.coordinates);
+    Shape begin = block_begin(whole, after, mesh_, request_.coordinates);
+    for (unsigned i = 0; i < begin.rank(); ++i) begin[i] -= outer[i];
+    return part(from, begin, own_shape(whole, after));
   }
 
-  ValueId collective(ValueId global, ValueId from, const Exchange& what, const std::string& why) {
+  ValueId collective(ValueId global, ValueId from, const Exchange& what, const Sharding& before, const Sharding& after,
+                     const std::string& why) {
     const std::int64_t n = mesh_.sizes[what.mesh_axis];
     if (n == 1) return from;
-    GraphNode node = like(from, Op::copy);
+    const Shape& whole = graph_.nodes[global].shape;
+    const ExchangeShapes shapes = exchange_shapes(what, whole, before, after, mesh_);
+    const ValueId operand = filled(from, shapes.operand);
+    GraphNode node = like(operand, Op::copy);
     const double bytes = static_cast<double>(element_count(node.shape)) * static_cast<double>(byte_size(node.dtype));
-    switch (what.kind) {
-      case ExchangeKind::all_reduce: break;
-      case ExchangeKind::all_gather: node.shape[what.axis] *= n; break;
-      case ExchangeKind::reduce_scatter: node.shape[what.axis] /= n; break;
-      case ExchangeKind::all_to_all: node.shape[what.axis] *= n, node.shape[what.to_axis] /= n; break;
-    }
-    node.operands = {{from, 0}};
+    node.shape = shapes.result;
+    node.operands = {{operand, 0}};
     node.where = graph_.nodes[global].where;
     make_collective(node, what, request_.groups[what.mesh_axis], n);
     const double wire = wire_bytes(what.kind, bytes, n);
     const ValueId made = add(std::move(node), kNoValue);
     local_.collectives.push_back(
         {what, global, why, wire, request_.costs.latency + wire / request_.costs.bytes_per_second, made});
-    return made;
+    return part(made, origin(whole.rank()), own_shape(whole, after));
   }
 
   ValueId combine(ValueId v, ValueId value, Sharding& now, const Combination& c) {
@@ -252,14 +312,15 @@ class Writer {
     const std::string why = is_of_loop ? "the sum of what each process has added up in a loop"
                                        : fmt::format("the {} of the partial results of {}", fermata::name(c.combine),
                                                      name(graph_.nodes[v].op));
+    const Sharding before = now;
     if (!c.scatter_axis)
       return collective(v, value, {.kind = ExchangeKind::all_reduce, .mesh_axis = c.mesh_axis, .combine = c.combine},
-                        why);
+                        before, now, why);
     now.axes[*c.scatter_axis] |= static_cast<std::uint8_t>(1u << c.mesh_axis);
     return collective(
         v, value,
         {.kind = ExchangeKind::reduce_scatter, .mesh_axis = c.mesh_axis, .combine = c.combine, .axis = *c.scatter_axis},
-        why);
+        before, now, why);
   }
 
   const PartitionRequest& request_;

@@ -90,7 +90,7 @@ struct Placement {
     for (const Tensor& p : model.parameters())
       if (!fm::is_sharded(p)) fm::shard_(p, *mesh, {});
     for (const Tensor& t : optimizer.state())
-      if (t.rank() > 0 && !fm::is_sharded(t) && t.size(0) % mesh->size("data") == 0) fm::shard_(t, *mesh, {"data"});
+      if (t.rank() > 0 && !fm::is_sharded(t)) fm::shard_(t, *mesh, {"data"});
   }
 };
 

@@ -10,6 +10,7 @@
 #include "fermata/autograd.h"
 #include "fermata/creation.h"
 #include "fermata/custom_function.h"
+#include "fermata/device.h"
 #include "fermata/modes.h"
 #include "fermata/ops.h"
 #include "fermata/sync.h"
@@ -65,9 +66,7 @@ std::shared_ptr<const MeshState> make_mesh(std::span<const MeshAxis> axes, Locat
   return state;
 }
 
-std::vector<ErrorOperand> line_of(const Tensor& x, const std::string& note) {
-  return {{"x", to_string(x.dtype(), x.shape()), note}};
-}
+std::vector<ErrorOperand> line_of(const Tensor& x) { return {{"x", to_string(x.dtype(), x.shape()), ""}}; }
 
 /// A materialized tensor without gradients or transforms: it is sharded immediately.
 bool is_plain_value(const Tensor& x) {
@@ -78,7 +77,7 @@ bool is_plain_value(const Tensor& x) {
 Tensor block_of_whole(const Tensor& x, const MeshState& mesh, const Sharding& sharding, Location where) {
   Tensor block = x.detach(where);
   const Shape begin = block_begin(x.shape(), sharding, mesh.axes, mesh.coordinates),
-              sizes = block_shape(x.shape(), sharding, mesh.axes);
+              sizes = block_shape(x.shape(), sharding, mesh.axes, mesh.coordinates);
   for (unsigned i = 0; i < x.shape().rank(); ++i)
     if (sizes[i] != x.shape()[i]) block = block.slice(i, begin[i], begin[i] + sizes[i], 1, where);
   return copy(block, where);
@@ -169,7 +168,7 @@ Sharding MeshState::sharding_of(const AxisSplits& splits, const Tensor& x, std::
   if (splits.size() > shape.rank())
     throw ValueError(7104, format_error(7104, "ValueError",
                                         fmt::format("{}: {} splits for {} axes", function, splits.size(), shape.rank()),
-                                        line_of(x, ""), where));
+                                        line_of(x), where));
   Sharding sharding;
   for (unsigned i = 0; i < splits.size(); ++i) {
     for (const std::string& name : splits[i].names) {
@@ -179,15 +178,9 @@ Sharding MeshState::sharding_of(const AxisSplits& splits, const Tensor& x, std::
                                             (sharding.used() >> m & 1u) != 0
                                                 ? fmt::format("{}: {} is named twice", function, name)
                                                 : fmt::format("{}: {} is not in the order of the mesh", function, name),
-                                            line_of(x, ""), where));
+                                            line_of(x), where));
       sharding.axes[i] = static_cast<std::uint8_t>(sharding.axes[i] | 1u << m);
     }
-    if (const std::int64_t parts = axes.parts(sharding.axes[i]); shape[i] % parts != 0)
-      throw ShapeError(7105, format_error(7105, "ShapeError",
-                                          fmt::format("{}: axis {} of size {} cannot be split into {} equal blocks",
-                                                      function, i, shape[i], parts),
-                                          line_of(x, fmt::format("axis {} is {}", i, shape[i])), where,
-                                          "pad it to a multiple, or do not split it"));
   }
   return sharding;
 }
@@ -227,27 +220,61 @@ Tensor make_sharded(const Tensor& block, const Shape& whole, std::shared_ptr<con
                 block.keys() & kDataKeys);
 }
 
-Tensor placed_like(const Tensor& target, const Tensor& value, Location where) {
-  const ShardedValue* const to = sharded_value(*target.node());
-  if (to == nullptr || !to->is_placed) [[likely]]
-    return value;
-  const ShardedValue* const from = sharded_value(*value.node());
-  const bool is_there = from != nullptr && from->is_placed && from->mesh == to->mesh && from->sharding == to->sharding;
-  return is_there ? value : constrain(value, *to->mesh, to->sharding, where);
+namespace {
+
+/// Where the program has placed a value that is there, or that is recorded.
+std::optional<ShardingConstraint> place_of(const Node& node) {
+  if (node.pending()) return constraint_of(node);
+  const ShardedValue* const value = sharded_value(node);
+  if (value == nullptr || !value->is_placed) return std::nullopt;
+  return ShardingConstraint{value->mesh->number, value->sharding};
 }
 
-Tensor resharded(const Tensor& block, const MeshState& mesh, const Sharding& from, const Sharding& to, Location where) {
-  Tensor now = block;
-  for (const ReshardStep& step : plan_reshard(from, to, block.shape().rank(), mesh.axes)) {
-    if (step.collective) {
-      now = call_collective(now, mesh, *step.collective, where);
-      continue;
-    }
-    const std::int64_t size = now.shape()[step.axis] / mesh.axes.sizes[step.mesh_axis],
-                       start = size * mesh.coordinates[step.mesh_axis];
-    now = now.slice(step.axis, start, start + size, 1, where);
+}  // namespace
+
+Tensor placed_like(const Tensor& target, const Tensor& value, Location where) {
+  const std::optional<ShardingConstraint> place = place_of(*target.node());
+  if (!place || place_of(*value.node()) == place) [[likely]]
+    return value;
+  return constrain(value, *mesh_of_number(place->mesh), place->sharding, where);
+}
+
+namespace {
+
+Tensor filled(Tensor block, const Shape& shape, Location where) {
+  for (unsigned axis = 0; axis < shape.rank(); ++axis) {
+    Shape missing = block.shape();
+    missing[axis] = shape[axis] - missing[axis];
+    if (missing[axis] != 0) block = concat({block, full(missing, 0, block.dtype(), device(block), where)}, axis, where);
   }
-  return now;
+  return block;
+}
+Tensor part(Tensor block, const Shape& begin, const Shape& shape, Location where) {
+  for (unsigned axis = 0; axis < shape.rank(); ++axis)
+    if (block.shape()[axis] != shape[axis]) block = block.slice(axis, begin[axis], begin[axis] + shape[axis], 1, where);
+  return block;
+}
+
+}  // namespace
+
+Tensor resharded(const Tensor& block, const Shape& whole, const MeshState& mesh, const Sharding& from,
+                 const Sharding& to, Location where) {
+  Tensor value = block;
+  Sharding now = from;
+  for (const ReshardStep& step : plan_reshard(from, to, whole.rank(), mesh.axes)) {
+    const Sharding next = after(step, now);
+    const Shape outer = block_begin(whole, now, mesh.axes, mesh.coordinates);
+    Shape begin = block_begin(whole, next, mesh.axes, mesh.coordinates);
+    for (unsigned i = 0; i < whole.rank(); ++i) begin[i] = step.collective ? 0 : begin[i] - outer[i];
+    if (step.collective && mesh.axes.sizes[step.mesh_axis] > 1) {
+      const Exchange& what = *step.collective;
+      value = filled(value, exchange_shapes(what, whole, now, next, mesh.axes).operand, where);
+      value = call_collective(value, mesh, what, where);
+    }
+    now = next;
+    value = part(value, begin, block_shape(whole, now, mesh.axes, mesh.coordinates), where);
+  }
+  return value;
 }
 
 Tensor shard(const Tensor& x, const Mesh& mesh, const AxisSplits& splits, Location where) {
@@ -269,16 +296,56 @@ void shard_(const Tensor& x, const Mesh& mesh, const AxisSplits& splits, Locatio
 
 Tensor from_blocks(const Tensor& block, const Mesh& mesh, const AxisSplits& splits, Location where) {
   require_defined("from_blocks", block, where);
+  const Sharding sharding = mesh.state()->sharding_of(splits, block, "from_blocks", where);
+  const Shape own = block.shape();
+  std::vector<std::int64_t> whole(own.begin(), own.end());
+  for (unsigned i = 0; i < splits.size(); ++i) whole[i] *= mesh.state()->axes.parts(sharding.axes[i]);
+  return from_blocks(block, whole, mesh, splits, where);
+}
+Tensor from_blocks(const Tensor& block, const std::vector<std::int64_t>& sizes, const Mesh& mesh,
+                   const AxisSplits& splits, Location where) {
+  require_defined("from_blocks", block, where);
   require_no_capture("from_blocks", where);
   const MeshState& state = *mesh.state();
-  Shape whole = block.shape();
-  if (splits.size() > whole.rank()) static_cast<void>(state.sharding_of(splits, block, "from_blocks", where));
-  for (unsigned i = 0; i < splits.size(); ++i)
-    for (const std::string& name : splits[i].names) whole[i] *= state.axes.sizes[state.axis(name, where)];
-  const Tensor types = broadcast_to(full({}, 0, block.dtype(), where), whole, where);
-  const Sharding sharding = state.sharding_of(splits, types, "from_blocks", where);
+  const Sharding sharding = state.sharding_of(splits, block, "from_blocks", where);
+  const Shape whole(sizes);
+  const auto fail = [&](const std::string& what) {
+    throw ShapeError(7105,
+                     format_error(7105, "ShapeError", fmt::format("from_blocks: {}", what), line_of(block), where));
+  };
+  if (whole.rank() != block.shape().rank())
+    fail(fmt::format("a block of {} axes is none of a tensor {}", block.shape().rank(), to_string(whole)));
+  if (const Shape own = block_shape(whole, sharding, state.axes, state.coordinates); block.shape() != own)
+    fail(fmt::format("this process has the block {} of a tensor {}, but got {}", to_string(own), to_string(whole),
+                     to_string(block.shape())));
   return joined(block, whole, mesh.state(), sharding, where);
 }
+
+namespace {
+
+/// The sizes of the tensor that the blocks of all processes are, which may differ. Collective.
+std::vector<std::int64_t> sizes_of_all(const Tensor& block, const MeshState& mesh, const Sharding& sharding,
+                                       Location where) {
+  const NoGradGuard no_grad;
+  const ModeGuard now(Mode::eager);
+  std::vector<std::int64_t> sizes;
+  for (unsigned i = 0; i < block.shape().rank(); ++i) {
+    Tensor size = full({}, block.shape()[i], DType::i64, where);
+    for (std::size_t m = 0; m < mesh.axes.count(); ++m)
+      if ((sharding.axes[i] >> m & 1u) != 0)
+        size = distributed::all_reduce(size, distributed::Reduction::sum, mesh.groups[m], where);
+    sizes.push_back(size.item<std::int64_t>(where));
+  }
+  return sizes;
+}
+
+bool is_even(const Shape& shape, const Sharding& sharding, const MeshAxes& mesh) {
+  for (unsigned i = 0; i < shape.rank(); ++i)
+    if (shape[i] % mesh.parts(sharding.axes[i]) != 0) return false;
+  return true;
+}
+
+}  // namespace
 
 Tensor own_block(const Tensor& x, Location where) {
   require_defined("own_block", x, where);
@@ -309,14 +376,13 @@ Tensor unshard(const Tensor& x, Location where) {
   const ShardedValue* const value = sharded_value(*x.node());
   if (value == nullptr) return x;
   return in_capture_scope() || (grad_enabled() && grad_edge(x)) ? constrain(x, *value->mesh, {}, where)
-                                                                : gathered(*value, where);
+                                                                : gathered(*value, x.shape(), where);
 }
 
-Tensor gathered(const ShardedValue& divided, Location where) {
-  const ShardedValue* const value = &divided;
+Tensor gathered(const ShardedValue& value, const Shape& whole, Location where) {
   const NoGradGuard no_grad;
   const ModeGuard now(Mode::eager);
-  return resharded(value->block, *value->mesh, value->sharding, {}, where).sync(where);
+  return resharded(value.block, whole, *value.mesh, value.sharding, {}, where).sync(where);
 }
 
 bool is_sharded(const Tensor& x, Location where) {
@@ -343,11 +409,24 @@ BlockFunction shard_map(BlockFunction fn, const Mesh& mesh, std::vector<AxisSpli
     };
     require(arguments.size(), in.size(), "arguments");
     std::vector<Tensor> blocks, results;
-    for (std::size_t i = 0; i < in.size(); ++i)
-      blocks.push_back(own_block(shard(arguments[i], mesh, in[i], where), where));
+    bool are_even = true;
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      const Tensor x = shard(arguments[i], mesh, in[i], where);
+      const Sharding sharding = mesh.state()->sharding_of(in[i], x, "shard_map", where);
+      are_even = are_even && is_even(x.shape(), sharding, mesh.state()->axes);
+      blocks.push_back(own_block(x, where));
+    }
     blocks = fn(blocks);
     require(blocks.size(), out.size(), "results");
-    for (std::size_t i = 0; i < out.size(); ++i) results.push_back(from_blocks(blocks[i], mesh, out[i], where));
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      if (are_even) {
+        results.push_back(from_blocks(blocks[i], mesh, out[i], where));
+        continue;
+      }
+      const Sharding sharding = mesh.state()->sharding_of(out[i], blocks[i], "shard_map", where);
+      const std::vector<std::int64_t> sizes = sizes_of_all(blocks[i], *mesh.state(), sharding, where);
+      results.push_back(from_blocks(blocks[i], sizes, mesh, out[i], where));
+    }
     return results;
   };
 }

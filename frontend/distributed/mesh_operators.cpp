@@ -33,8 +33,9 @@ Tensor run_constraint(const Call& call, const Tensor& x, std::int64_t number, co
   const std::shared_ptr<const MeshState> mesh = mesh_of_number(number);
   const Sharding wanted = sharding_of_words(words);
   const ShardedValue* const value = sharded_value(*x.node());
-  const Tensor block = value != nullptr ? resharded(value->block, *value->mesh, value->sharding, wanted, call.where)
-                                        : resharded(x, *mesh, {}, wanted, call.where);
+  const Tensor block = value != nullptr
+                           ? resharded(value->block, x.shape(), *value->mesh, value->sharding, wanted, call.where)
+                           : resharded(x, x.shape(), *mesh, {}, wanted, call.where);
   return make_sharded(copy(block, call.where), x.shape(), mesh, wanted);
 }
 
@@ -57,6 +58,14 @@ std::optional<ShardingConstraint> constraint_of(const GraphNode& node) {
   const std::array<Tensor, 1> none;
   const Stack stack = decode_arguments(node.attributes, none);
   return ShardingConstraint{stack[1].as<std::int64_t>(), sharding_of_words(stack[2].as<std::vector<std::int64_t>>())};
+}
+
+std::optional<ShardingConstraint> constraint_of(const Node& node) {
+  if (!is_boxed(node.op)) [[likely]]
+    return std::nullopt;
+  GraphNode as_recorded;
+  as_recorded.op = node.op, as_recorded.attributes = attributes_of(node);
+  return constraint_of(as_recorded);
 }
 
 Tensor constrain(const Tensor& x, const MeshState& mesh, const Sharding& sharding, Location where) {

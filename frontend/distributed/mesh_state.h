@@ -45,11 +45,12 @@ const ShardedValue* sharded_value(const Node& node);
 /// A leaf of the whole's type, which the program has placed.
 Tensor make_sharded(const Tensor& block, const Shape& whole, std::shared_ptr<const MeshState> mesh,
                     const Sharding& sharding);
-/// The block of another sharding, computed at once.
-Tensor resharded(const Tensor& block, const MeshState& mesh, const Sharding& from, const Sharding& to, Location where);
+/// The block of another sharding of a tensor of shape `whole`, computed at once.
+Tensor resharded(const Tensor& block, const Shape& whole, const MeshState& mesh, const Sharding& from,
+                 const Sharding& to, Location where);
 
-/// All elements, in a tensor that is not divided.
-Tensor gathered(const ShardedValue& value, Location where);
+/// All elements of a value of shape `whole`, in a tensor that is not divided.
+Tensor gathered(const ShardedValue& value, const Shape& whole, Location where);
 
 /// A collective on a tensor of this process, at once or recorded.
 Tensor call_collective(const Tensor& block, const MeshState& mesh, const Exchange& what, Location where);
@@ -58,12 +59,15 @@ Tensor call_collective(const Tensor& block, const MeshState& mesh, const Exchang
 struct ShardingConstraint {
   std::int64_t mesh;
   Sharding sharding;
+  bool operator==(const ShardingConstraint&) const = default;
 };
 std::optional<ShardingConstraint> constraint_of(const GraphNode& node);
+std::optional<ShardingConstraint> constraint_of(const Node& node);
 /// Records a constraint, or divides at once in eager mode. A gradient history continues.
 Tensor constrain(const Tensor& x, const MeshState& mesh, const Sharding& sharding, Location where);
 
-/// A value that a tensor is about to get, sharded as the tensor is if the program has placed that.
+/// A value that a tensor is about to get, sharded as the tensor is if the program has placed that: as a value, or as
+/// what is recorded for it.
 Tensor placed_like(const Tensor& target, const Tensor& value, Location where);
 
 /// Whether a sync of what was walked goes through the partitioner.

@@ -197,12 +197,8 @@ bool is_partitioned(const Walk& walk) {
   if (walk.has_distributed) return true;
   if (!walk.has_boxed) [[likely]]
     return false;
-  return std::ranges::any_of(walk.order, [](const Walk::Entry& e) {
-    if (e.storage != nullptr || !is_boxed(e.node->op)) return false;
-    GraphNode node;
-    node.op = e.node->op, node.attributes = attributes_of(*e.node);
-    return constraint_of(node).has_value();
-  });
+  return std::ranges::any_of(
+      walk.order, [](const Walk::Entry& e) { return e.storage == nullptr && constraint_of(*e.node).has_value(); });
 }
 
 void run_partitioned(const Walk& walk, std::span<StoragePtr> results) {

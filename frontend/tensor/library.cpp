@@ -16,7 +16,8 @@ Elements::Elements(const Tensor& x, Location where) : keep_(x) {
   Node* node = x.node();
   if (node->pending()) tensor_hooks.materialize(node, "a kernel reads a pending tensor", where);
   if (node->storage.load(std::memory_order_acquire)->has_no_buffer()) throw_no_elements(x, "elements", where);
-  if (const ShardedValue* const divided = sharded_value(*node)) keep_ = gathered(*divided, where), node = keep_.node();
+  if (const ShardedValue* const divided = sharded_value(*node))
+    keep_ = gathered(*divided, x.shape(), where), node = keep_.node();
   view_ = view_of(*node, strides_);
 }
 

@@ -91,7 +91,7 @@ void* pin(const Tensor& x, Location where) {
   }
   Node* node = computed(x, "data", where);
   if (const ShardedValue* const divided = sharded_value(*node)) {
-    const Tensor whole = gathered(*divided, where);
+    const Tensor whole = gathered(*divided, x.shape(), where);
     whole.node()->refs.fetch_add(Node::kTensor, std::memory_order_relaxed);
     x.set_node(node = whole.node());
   }
@@ -152,7 +152,7 @@ Operand left(const Tensor& target, const Operand& other, std::string_view functi
 HostElements::HostElements(const Tensor& x, const char* reason, Location where) {
   const Node* node = computed(x, reason, where);
   const ShardedValue* const divided = sharded_value(*node);
-  const Tensor whole = divided != nullptr ? gathered(*divided, where) : x;
+  const Tensor whole = divided != nullptr ? gathered(*divided, x.shape(), where) : x;
   node = whole.node();
   dense_ = node->is_dense_leaf() ? whole : dense_copy(whole, where);
   node = dense_.node();

@@ -202,7 +202,7 @@ TEST_P(Checkpoints, ThatAreDamagedAreErrors) {
   const std::size_t line = without.find("\n    \"x#block 4:8");
   without.erase(line, without.find(',', without.find(" of 16", line)) + 1 - line);
   std::ofstream(path_) << without;
-  EXPECT_THAT(error(), HasSubstr("tensor 'x' has 3 of its 4 blocks"));
+  EXPECT_THAT(error(), HasSubstr("tensor 'x' lacks the blocks of elements 4 to 8 of axis 0"));
   std::string odd = index;
   odd.replace(odd.find("4:8 of 16"), 9, "4:88 of 1");
   std::ofstream(path_) << odd;

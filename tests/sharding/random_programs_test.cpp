@@ -151,8 +151,12 @@ TEST(ShardedPrograms, OfNetworks) {
         if (seed % 5 < 2) cheap.emplace();
         std::mt19937_64 random(seed);
         manual_seed(seed);
-        const std::vector<Tensor> whole{randn({12, 12}).sync(), randn({12, 24}).sync(), randn({24, 12}).sync(),
-                                        randn({12, 6, 4}).sync(), randn({12}).sync()};
+        // Sizes that meshes divide, or any.
+        const bool is_odd = seed % 7 < 3;
+        const auto n = static_cast<std::int64_t>(is_odd ? 2 + random() % 10 : 12),
+                   m = static_cast<std::int64_t>(is_odd ? 2 + random() % 14 : 24);
+        const std::vector<Tensor> whole{randn({n, n}).sync(), randn({n, m}).sync(), randn({m, n}).sync(),
+                                        randn({n, 6, 4}).sync(), randn({n}).sync()};
         std::vector<Tensor> divided;
         for (const Tensor& t : whole)
           divided.push_back(shard(t, mesh, test::random_splits(t.shape(), mesh, names, random)));

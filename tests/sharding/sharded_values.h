@@ -13,7 +13,7 @@
 
 namespace fermata::test {
 
-/// Some way to divide a tensor; all processes that ask the same generator get the same one.
+/// Some way to divide a tensor, evenly or not; all processes that ask the same generator get the same one.
 inline AxisSplits random_splits(const Shape& shape, const Mesh& mesh, const std::vector<std::string>& names,
                                 std::mt19937_64& random) {
   AxisSplits splits(shape.rank());
@@ -21,8 +21,9 @@ inline AxisSplits random_splits(const Shape& shape, const Mesh& mesh, const std:
   for (const std::string& name : names) {
     if (shape.rank() == 0 || random() % 4 == 0) continue;
     const std::size_t axis = random() % shape.rank();
-    if (left[axis] == 0 || left[axis] % mesh.size(name) != 0) continue;
-    left[axis] /= mesh.size(name);
+    const std::int64_t parts = mesh.size(name);
+    if (left[axis] == 0 || (left[axis] % parts != 0 && random() % 2 == 0)) continue;
+    left[axis] = (left[axis] + parts - 1) / parts;
     splits[axis].names.push_back(name);
   }
   return splits;

@@ -71,11 +71,12 @@ struct AxisSplit {
 using AxisSplits = std::vector<AxisSplit>;
 
 /// Shards a tensor: shard(x, mesh, {"data", {}}). A materialized tensor is sharded immediately, and each process keeps
-/// its block. Inside functions and for values with a gradient history, which is kept, this is a constraint on the
-/// computed value.
+/// its block. If p processes share n elements of an axis, each has n / p of them, rounded up, and the last ones fewer
+/// or none: 4 processes have 3, 3, 3 and 1 of 10. Inside functions and for values with a gradient history, which is
+/// kept, this is a constraint on the computed value.
 ///
 /// Errors   ValueError FM7102 for an unknown mesh axis, FM7103 for one that is named twice, FM7104 for more splits than
-///          axes; ShapeError FM7105 for an axis that cannot be split into equal blocks.
+///          axes.
 Tensor shard(const Tensor& x, const Mesh& mesh, const AxisSplits& splits, Location where = Location::current());
 /// Shards a tensor in place; parameters stay parameters, and optimizers keep them.
 void shard_(const Tensor& x, const Mesh& mesh, const AxisSplits& splits, Location where = Location::current());
@@ -83,6 +84,11 @@ void shard_(const Tensor& x, const Mesh& mesh, const AxisSplits& splits, Locatio
 /// that split nothing must pass equal blocks, and share the gradient evenly.
 Tensor from_blocks(const Tensor& block, const Mesh& mesh, const AxisSplits& splits,
                    Location where = Location::current());
+/// The same for a tensor of the given sizes, whose blocks are those that shard() makes: the last ones may be shorter.
+///
+/// Errors   ShapeError FM7105 if a block has another shape.
+Tensor from_blocks(const Tensor& block, const std::vector<std::int64_t>& sizes, const Mesh& mesh,
+                   const AxisSplits& splits, Location where = Location::current());
 /// Returns the block of this process, or all of a whole tensor. Syncs. The backward pass assembles the gradients of the
 /// blocks of all processes.
 Tensor own_block(const Tensor& x, Location where = Location::current());
@@ -94,7 +100,8 @@ bool is_sharded(const Tensor& x, Location where = Location::current());
 std::string sharding_of(const Tensor& x, Location where = Location::current());
 
 /// Runs `fn` on each process's own blocks: arguments are sharded as `in` says, and results are taken as blocks split
-/// as `out` says. Gradients pass through it and through the collectives that `fn` calls.
+/// as `out` says. Gradients pass through it and through the collectives that `fn` calls. If blocks of arguments differ
+/// in size, those of results may as well, and their sizes are exchanged.
 using BlockFunction = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
 BlockFunction shard_map(BlockFunction fn, const Mesh& mesh, std::vector<AxisSplits> in, std::vector<AxisSplits> out,
                         Location where = Location::current());

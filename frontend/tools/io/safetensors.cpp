@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "frontend/distributed/mesh_state.h"
@@ -85,26 +86,38 @@ struct BlockedTensor {
   std::vector<StoredBlock> blocks;
 };
 
-/// What is wrong with the blocks of a tensor, which are those of a grid and cover it; empty if nothing is.
+/// What is wrong with the blocks of a tensor, which are those of a grid and cover it; empty if nothing is. Only the
+/// last blocks along an axis may be shorter than others.
 std::string problem_of(const BlockedTensor& x) {
   const StoredBlock& first = x.blocks[0];
+  const unsigned rank = x.whole.rank();
   std::set<std::vector<std::int64_t>> begins;
+  std::vector<std::map<std::int64_t, std::int64_t>> ends(rank);  // by axis and begin
   for (const StoredBlock& b : x.blocks) {
-    if (b.entry->code != first.entry->code || b.region.sizes != first.region.sizes) return "has blocks of two types";
+    if (b.entry->code != first.entry->code) return "has blocks of two types";
     if (b.entry->shape != b.region.sizes)
       return fmt::format("has a block of {}, not {}", to_string(b.entry->shape), to_string(b.region.sizes));
-    for (unsigned i = 0; i < x.whole.rank(); ++i)
-      if (b.region.sizes[i] == 0 ? b.region.begin[i] != 0 : b.region.begin[i] % b.region.sizes[i] != 0)
-        return "has blocks that overlap";
+    for (unsigned i = 0; i < rank; ++i) {
+      const std::int64_t begin = b.region.begin[i], end = begin + b.region.sizes[i];
+      if (ends[i].try_emplace(begin, end).first->second != end) return "has blocks that overlap";
+    }
     begins.emplace(b.region.begin.begin(), b.region.begin.end());
   }
-  std::int64_t wanted = 1;
-  for (unsigned i = 0; i < x.whole.rank(); ++i)
-    if (const std::int64_t size = first.region.sizes[i]; size != 0) {
-      if (x.whole[i] % size != 0) return "has a block of the wrong size";
-      wanted *= x.whole[i] / size;
-    }
   if (begins.size() != x.blocks.size()) return "has a duplicate block";
+  const auto lacks = [](unsigned axis, std::int64_t from, std::int64_t to) {
+    return fmt::format("lacks the blocks of elements {} to {} of axis {}", from, to, axis);
+  };
+  std::int64_t wanted = 1;
+  for (unsigned i = 0; i < rank; ++i) {
+    std::int64_t covered = 0;
+    for (const auto& [begin, end] : ends[i]) {
+      if (begin < covered) return "has blocks that overlap";
+      if (begin > covered) return lacks(i, covered, begin);
+      covered = end;
+    }
+    if (covered < x.whole[i]) return lacks(i, covered, x.whole[i]);
+    wanted *= std::ssize(ends[i]);
+  }
   if (std::ssize(x.blocks) != wanted) return fmt::format("has {} of its {} blocks", x.blocks.size(), wanted);
   return {};
 }

@@ -87,11 +87,13 @@ Plan plan_of(const NamedTensors& tensors, Location where) {
   const distributed::Group& world = distributed::world(where);
   Plan plan;
   std::vector<std::size_t> filled(static_cast<std::size_t>(world.size()));
+  // Decisions depend on the sizes that all processes know, not on the own block.
   const auto add = [&](const BlockName& block, const Tensor& x, std::int64_t rank) {
+    const std::size_t bytes = stored_bytes(x.dtype(), element_count(block.region.sizes));
     const bool is_whole = block.region.sizes == block.whole && block.tensor.find(kMarker) == std::string::npos;
     const std::string entry = is_whole ? block.tensor : block_entry_name(block);
     plan.rank_of_entry.emplace(entry, rank);
-    filled[static_cast<std::size_t>(rank)] += stored_bytes(x), plan.total_bytes += stored_bytes(x);
+    filled[static_cast<std::size_t>(rank)] += bytes, plan.total_bytes += bytes;
     if (rank == world.rank()) plan.own.emplace(entry, x);
   };
   for (const auto& [name, x] : tensors) {
@@ -104,7 +106,9 @@ Plan plan_of(const NamedTensors& tensors, Location where) {
       for (std::size_t m = 0; m < axes.count(); ++m)
         is_first = is_first && (at[m] == 0 || (value->sharding.used() >> m & 1u) != 0);
       if (!is_first) continue;
-      const Region region{block_begin(x.shape(), value->sharding, axes, at), value->block.shape()};
+      const Region region{block_begin(x.shape(), value->sharding, axes, at),
+                          block_shape(x.shape(), value->sharding, axes, at)};
+      if (element_count(region.sizes) == 0 && x.element_count() != 0) continue;
       add({name, region, x.shape()}, value->block, rank);
     }
   }

@@ -39,8 +39,8 @@ void copy_common(const std::byte* from, const Region& of_from, std::byte* to, co
 /// One file, written whole or not at all.
 void write_safetensors(std::string_view function, const std::string& path, const NamedTensors& tensors,
                        const Metadata& metadata, Location where);
-/// What a tensor takes in a file.
-std::size_t stored_bytes(const Tensor& x);
+/// What elements take in a file.
+std::size_t stored_bytes(DType dtype, std::int64_t count);
 
 /// All processes write an index and its files. Collective.
 void save_blocks(const std::string& index, const NamedTensors& tensors, const Metadata& metadata, Location where);

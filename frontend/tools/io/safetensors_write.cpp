@@ -28,11 +28,7 @@ namespace {
 constexpr std::size_t kAlignment = 8;
 using Entries = std::vector<std::pair<std::string_view, Tensor>>;
 
-/// Elements of 4 bits are two in a byte.
-std::size_t bytes_of(const Tensor& x) {
-  const auto count = static_cast<std::size_t>(x.element_count());
-  return bit_width(x.dtype()) < 8 ? packed_bytes(x.dtype(), count) : count * byte_size(x.dtype());
-}
+std::size_t bytes_of(const Tensor& x) { return stored_bytes(x.dtype(), x.element_count()); }
 
 /// Tensors and notes as a file has them: of quantized weights their bytes, and how they lie.
 struct Contents {
@@ -117,7 +113,11 @@ void write(std::string_view function, const std::string& path, const Entries& en
 
 }  // namespace
 
-std::size_t stored_bytes(const Tensor& x) { return bytes_of(x); }
+/// Elements of 4 bits are two in a byte.
+std::size_t stored_bytes(DType dtype, std::int64_t elements) {
+  const auto count = static_cast<std::size_t>(elements);
+  return bit_width(dtype) < 8 ? packed_bytes(dtype, count) : count * byte_size(dtype);
+}
 
 void write_safetensors(std::string_view function, const std::string& path, const NamedTensors& tensors,
                        const Metadata& metadata, Location where) {

@@ -28,6 +28,8 @@ NamedTensors values(const Mesh& mesh) {
           {"columns", shard(x(DType::i64), mesh, {{}, "model"})},
           {"both", shard(x(DType::c64), mesh, {"data", "model"})},
           {"narrow", shard(x(DType::bf16), mesh, {{{"data", "model"}}})},
+          {"uneven", shard(reshape(arange(35, DType::f32), {7, 5}).sync(), mesh, {"data", "model"})},
+          {"few rows", shard(reshape(arange(6, DType::i32), {3, 2}).sync(), mesh, {"data"})},
           {"whole", x(DType::f64)}};
 }
 

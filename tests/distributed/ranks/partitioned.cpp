@@ -1,5 +1,6 @@
 // Sharded tensors on real processes: programs that the partitioner writes, compared with one process.
 #include <fermata/mesh.h>
+#include <fermata/modules.h>
 #include <fermata/profile.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -136,6 +137,45 @@ TEST(RanksPartitioned, LoopsOfDividedTensorsAndTheirGradients) {
     for (int call = 0; call < 3; ++call)
       EXPECT_EQ(test::difference(again(whole[0], whole[2]), again(divided[0], divided[2])), "");
   }
+}
+
+/// The last ranks have fewer elements than others, or none.
+TEST(RanksPartitioned, UnevenBlocksTrainAsOneProcess) {
+  const std::int64_t n = world().size();
+  const Mesh mesh({{"data", n}});
+  for (const Mode mode : {Mode::eager, Mode::compiled})
+    for (const std::int64_t rows : {n + 1, 2 * n - 1, std::int64_t{1}}) {
+      const ModeGuard guard(mode);
+      manual_seed(5);
+      const Tensor x = randn({rows, 5}).sync(), first = (randn({5, 7}) * 0.4).sync(), second = randn({7, 3}).sync(),
+                   classes = randint(0, 3, {rows}).sync();
+      const auto train = [&](bool is_divided) {
+        const auto place = [&](const Tensor& t, const AxisSplits& splits) {
+          return is_divided ? shard(t, mesh, splits) : copy(t);
+        };
+        const std::vector<Tensor> weights{place(first, {{}, "data"}).requires_grad(true),
+                                          place(second, {"data"}).requires_grad(true)};
+        const Tensor batch = place(x, {"data"}), labels = place(classes, {"data"});
+        optim::Adam adam(weights, {.learning_rate = 0.05});
+        std::vector<double> losses;
+        for (int i = 0; i < 4; ++i) {
+          const Tensor logits = matmul(tanh(matmul(batch, weights[0])), weights[1]);
+          const Tensor loss = cross_entropy(logits, labels) + square(logits).max() * 0.01 + logits.mean();
+          adam.zero_grad();
+          loss.backward();
+          adam.step();
+          losses.push_back(loss.item<double>());
+        }
+        if (is_divided) {
+          EXPECT_EQ(sharding_of(weights[0]), "[-, data]");
+          EXPECT_EQ(sharding_of(weights[1]), "[data, -]");
+        }
+        return losses;
+      };
+      const std::vector<double> want = train(false), got = train(true);
+      for (std::size_t i = 0; i < want.size(); ++i)
+        EXPECT_NEAR(got[i], want[i], 2e-6 * std::max(1.0, std::abs(want[i]))) << rows << " rows";
+    }
 }
 
 }  // namespace
