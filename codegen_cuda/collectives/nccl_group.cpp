@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -11,12 +12,10 @@
 #include "codegen_cuda/runtime/device.h"
 #include "ir/error.h"
 #include "ir/keep_forever.h"
-#include "runtime/environment.h"
+#include "runtime/collective_timeout.h"
 
 namespace fermata::gpu {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 struct Groups {
   std::mutex mutex;
@@ -49,16 +48,6 @@ void exchange(const RankGroup& group, const CollectiveCall& of, CollectiveKind k
                         .name = of.name,
                         .where = of.where});
 }
-
-/// FERMATA_COLLECTIVE_TIMEOUT from the construction of this object on; 0 for none.
-struct Timeout {
-  Clock::time_point begin = Clock::now();
-  static std::chrono::seconds limit() {
-    static const std::chrono::seconds seconds(environment_number("FERMATA_COLLECTIVE_TIMEOUT", 600));
-    return seconds;
-  }
-  bool is_over() const { return limit().count() != 0 && Clock::now() - begin > limit(); }
-};
 
 }  // namespace
 
@@ -98,10 +87,10 @@ void NcclGroup::fail(const std::string& what, std::string_view name, std::source
 }
 
 void NcclGroup::settle(Result result, std::string_view name, std::source_location where) {
-  const Timeout timeout;
+  CollectiveTimeout timeout;
   while (result == kNcclInProgress && handle_ != nullptr) {
     if (timeout.is_over())
-      fail(fmt::format("other ranks did not arrive within {} s", Timeout::limit().count()), name, where);
+      fail(fmt::format("other ranks did not arrive within {} s", CollectiveTimeout::limit().count()), name, where);
     std::this_thread::sleep_for(std::chrono::microseconds(20));
     if (const Result r = nccl_library()->state(handle_, &result); r != kSuccess) result = r;
   }
@@ -148,13 +137,14 @@ bool NcclGroup::has_ended() const { return driver().event_query(done_) == kSucce
 
 void NcclGroup::wait() {
   if (!is_started_ || !failure_.empty()) return;
-  const Timeout timeout;
+  CollectiveTimeout timeout;
   for (int looks = 0; driver().event_query(done_) == kNotReady; ++looks) {
     Result state = kSuccess;
     if (const Result r = nccl_library()->state(handle_, &state); r != kSuccess) state = r;
     if (state != kNcclInProgress) settle(state, last_name_, last_where_);
     if (timeout.is_over())
-      fail(fmt::format("other ranks did not arrive within {} s", Timeout::limit().count()), last_name_, last_where_);
+      fail(fmt::format("other ranks did not arrive within {} s", CollectiveTimeout::limit().count()), last_name_,
+           last_where_);
     if (looks > 1000) std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
   is_started_ = false;

@@ -18,7 +18,7 @@
 #include "codegen_cuda/host/executor.h"
 #include "codegen_cuda/host/executor_queue.h"
 #include "codegen_cuda/host/memory.h"
-#include "runtime/environment.h"
+#include "runtime/collective_timeout.h"
 
 namespace fermata::gpu {
 namespace {
@@ -41,11 +41,9 @@ struct HostGroup {
   }
   /// Waits as long as a collective may; a rank that does not come is an error of the group.
   Bytes read(const std::string& name) {
-    const auto begin = std::chrono::steady_clock::now();
-    const std::chrono::seconds limit(environment_number("FERMATA_COLLECTIVE_TIMEOUT", 600));
+    CollectiveTimeout timeout;
     while (!fs::exists(folder / name)) {
-      if (state != kSuccess || std::chrono::steady_clock::now() - begin > limit)
-        return state = kNcclRemoteError, Bytes();
+      if (state != kSuccess || timeout.is_over()) return state = kNcclRemoteError, Bytes();
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
     std::ifstream stream(folder / name, std::ios::binary);

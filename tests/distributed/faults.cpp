@@ -5,6 +5,9 @@
 // It makes steps of calculations and collectives. At step STEP rank RANK does what SCENARIO says. A rank that sees an
 // error prints "rank R: ..." and returns 3; one that comes to the end prints "rank R: result X". From the middle on
 // each rank saves a file in FOLDER, and all of them a checkpoint.
+#include <signal.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -13,6 +16,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "fermata/fermata.h"
 #include "fermata/mesh.h"
@@ -27,6 +31,7 @@ struct Fault {
   std::string scenario;
   std::int64_t rank;
   int step;
+  std::vector<std::int64_t> processes;  // of all ranks, if the scenario needs them
 
   bool is_here(int at) const { return at == step && world().rank() == rank; }
   bool is(const char* name, int at) const { return is_here(at) && scenario == name; }
@@ -47,6 +52,19 @@ void die_soon() {
 
 void pause(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
+/// Stops the other ranks, which wait for this one, for longer than their timeout.
+void stop_others(const std::vector<std::int64_t>& processes) {
+  const auto send = [&](int signal) {
+    for (const std::int64_t process : processes)
+      if (process != getpid()) kill(static_cast<pid_t>(process), signal);
+  };
+  pause(300);
+  send(SIGSTOP);
+  pause(4000);
+  send(SIGCONT);
+  pause(300);
+}
+
 fm::Tensor step(const fm::Tensor& x, const Fault& fault, int at) {
   if (fault.is("killed before", at)) die();
   if (fault.is("killed soon", at)) die_soon();
@@ -54,6 +72,7 @@ fm::Tensor step(const fm::Tensor& x, const Fault& fault, int at) {
   if (fault.is("returns", at)) std::exit(0);
   if (fault.is("slow", at)) pause(1500);
   if (fault.is("stuck", at)) pause(20000);
+  if (fault.is("stops others", at)) stop_others(fault.processes);
   fm::Tensor y = all_reduce(x * 0.5f, fm::distributed::Reduction::mean);
   if (fault.is("killed recording", at)) die();
   if (fault.is("other op", at)) y = all_gather(y, 0);
@@ -90,7 +109,10 @@ int run(const Fault& fault, const std::string& folder) {
 int main(int count, char** arguments) try {
   if (count != 6) return 2;
   if (std::string(arguments[4]) == "eager") fm::set_mode(fm::Mode::eager);
-  return run({arguments[1], std::atoi(arguments[2]), std::atoi(arguments[3])}, arguments[5]);
+  Fault fault{arguments[1], std::atoi(arguments[2]), std::atoi(arguments[3]), {}};
+  if (fault.scenario == "stops others")
+    fault.processes = all_gather(fm::full({1}, std::int64_t{getpid()}), 0).to_vector<std::int64_t>();
+  return run(fault, arguments[5]);
 } catch (const std::exception& error) {
   std::printf("rank %d: %s\n", static_cast<int>(world().rank()), error.what());
   std::fflush(stdout);

@@ -18,6 +18,7 @@
 #include "frontend/distributed/mpi/rank_status.h"
 #include "ir/error.h"
 #include "ir/fork.h"
+#include "runtime/collective_timeout.h"
 #include "runtime/environment.h"
 
 namespace fermata::distributed {
@@ -30,12 +31,6 @@ bool is_of_two(CollectiveKind kind) { return kind == CollectiveKind::send || kin
 bool checks_collectives() {
   static const bool checks = environment_number("FERMATA_CHECK_COLLECTIVES", 0) != 0;
   return checks;
-}
-
-std::chrono::seconds time_limit() {
-  constexpr std::uint64_t kDefault = 600;
-  static const std::chrono::seconds limit(environment_number("FERMATA_COLLECTIVE_TIMEOUT", kDefault));
-  return limit;
 }
 
 /// FERMATA_SHARED_MEMORY=0: ranks on one machine communicate like ranks on several.
@@ -319,6 +314,7 @@ void MpiTransport::wait_until(FunctionRef<bool()> has_ended, const Waiting& wait
   constexpr int kGraceTests = 100, kTestsBetweenOthers = 16;
   if (const std::string why = why_given_up(); !why.empty()) fail(why, waiting);
   Clock::time_point begin, looked, gone_since;
+  std::optional<CollectiveTimeout> timeout;
   std::int64_t tests_since_gone = 0;
   bool are_missing = false;
   for (std::int64_t tests = 0; !has_ended(); ++tests, ++tests_since_gone) {
@@ -328,7 +324,7 @@ void MpiTransport::wait_until(FunctionRef<bool()> has_ended, const Waiting& wait
       continue;
     }
     const auto now = Clock::now();
-    if (tests == tests_without_clock) begin = looked = now;
+    if (tests == tests_without_clock) begin = looked = now, timeout.emplace(now);
     if (now - begin < spin) continue;
     if (are_missing && now - begin > kPatience)  // nothing can arrive meanwhile
       std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -336,8 +332,9 @@ void MpiTransport::wait_until(FunctionRef<bool()> has_ended, const Waiting& wait
       sched_yield();
     if (now - looked < kBetweenLooks) continue;
     looked = now;
-    if (time_limit().count() != 0 && now - begin > time_limit())
-      fail(fmt::format("timed out after {} s ({})", time_limit().count(), who_is_missing(waiting)), waiting);
+    if (timeout->is_over(now))
+      fail(fmt::format("timed out after {} s ({})", CollectiveTimeout::limit().count(), who_is_missing(waiting)),
+           waiting);
     bool are_all_to_come = true;
     are_missing = false;
     for (std::size_t i = 0; i < ranks_.size(); ++i) {

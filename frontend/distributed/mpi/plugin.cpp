@@ -40,8 +40,9 @@ bool wait_for_the_others() {
 }
 
 void end_with_the_others() {
+  if (!why_given_up().empty()) return;  // it stays failed: the others do not wait until its process is gone
   RankStatus::set_state(RankState::ended);
-  if (why_given_up().empty() && wait_for_the_others()) MPI_Finalize();
+  if (wait_for_the_others()) MPI_Finalize();
 }
 
 /// Ranks that are bound to processors have different ones: the union counts.
