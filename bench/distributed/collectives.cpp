@@ -1,6 +1,8 @@
 // Compares collectives of several ranks with the same calls of MPI:
 //
-//   mpirun -n 2 --bind-to core build/release/bin/fermata_collectives [LARGEST_BYTES]
+//   mpirun -n 2 --bind-to core build/release/bin/fermata_collectives [LARGEST_BYTES [RANKS]]
+//
+// RANKS forms groups of so many neighboring ranks, which call at the same time, as those along an axis of a mesh do.
 //
 // The first table has a row of all_reduce for each size: MPI's blocking call, its non-blocking call that is tested
 // until it has ended, and ours, as eager calls and as steps of a cached plan. The second one has other calls of ours,
@@ -24,6 +26,12 @@ namespace fm = fermata;
 namespace fd = fermata::distributed;
 using fd::world;
 
+/// Of this rank.
+struct Group {
+  fd::Group ours;
+  MPI_Comm theirs;
+};
+
 template <class F> double microseconds(int calls, F&& call) {
   double least = std::numeric_limits<double>::infinity();
   for (int round = 0; round < 9; ++round) {
@@ -40,21 +48,22 @@ int calls_of(std::int64_t elements) {
   return static_cast<int>(std::clamp<std::int64_t>(2'000'000 / (elements + 1000), 3, 2000));
 }
 
-void all_reduce_row(std::int64_t elements) {
+void all_reduce_row(std::int64_t elements, const Group& group) {
   const int calls = calls_of(elements), count = static_cast<int>(elements);
   const fm::Tensor x = fm::full({elements}, 1, fm::DType::f32).sync();
   std::vector<float> from(static_cast<std::size_t>(elements), 1.0f), to(from.size());
   const double blocking =
-      microseconds(calls, [&] { MPI_Allreduce(from.data(), to.data(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); });
+      microseconds(calls, [&] { MPI_Allreduce(from.data(), to.data(), count, MPI_FLOAT, MPI_SUM, group.theirs); });
   const double tested = microseconds(calls, [&] {
     MPI_Request request;
-    MPI_Iallreduce(from.data(), to.data(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &request);
+    MPI_Iallreduce(from.data(), to.data(), count, MPI_FLOAT, MPI_SUM, group.theirs, &request);
     for (int ended = 0; ended == 0;) MPI_Test(&request, &ended, MPI_STATUS_IGNORE);
   });
   double ours[2];
   for (const fm::Mode mode : {fm::Mode::eager, fm::Mode::compiled}) {
     const fm::ModeGuard guard(mode);
-    ours[mode == fm::Mode::compiled] = microseconds(calls, [&] { fd::all_reduce(x).sync(); });
+    ours[mode == fm::Mode::compiled] =
+        microseconds(calls, [&] { fd::all_reduce(x, fd::Reduction::sum, group.ours).sync(); });
   }
   if (world().rank() == 0)
     std::printf("%12lld %12.2f %12.2f %12.2f %12.2f\n", static_cast<long long>(elements * 4), blocking, tested, ours[0],
@@ -62,12 +71,13 @@ void all_reduce_row(std::int64_t elements) {
 }
 
 /// Elements are a multiple of the ranks.
-void other_row(std::int64_t elements) {
+void other_row(std::int64_t elements, const fd::Group& group) {
   const fm::ModeGuard eager(fm::Mode::eager);
   const fm::Tensor x = fm::full({elements}, 1, fm::DType::f32).sync();
-  const std::function<fm::Tensor()> rows[] = {[&] { return fd::all_gather(x); }, [&] { return fd::reduce_scatter(x); },
-                                              [&] { return fd::all_to_all(x, 0, 0); }, [&] { return fd::broadcast(x); },
-                                              [&] { return fd::shift(x); }};
+  const std::function<fm::Tensor()> rows[] = {
+      [&] { return fd::all_gather(x, 0, group); }, [&] { return fd::reduce_scatter(x, 0, fd::Reduction::sum, group); },
+      [&] { return fd::all_to_all(x, 0, 0, group); }, [&] { return fd::broadcast(x, 0, group); },
+      [&] { return fd::shift(x, 1, true, group); }};
   if (world().rank() == 0) std::printf("%12lld", static_cast<long long>(elements * 4));
   for (const auto& call : rows) {
     const double us = microseconds(calls_of(elements), [&] { call().sync(); });
@@ -84,13 +94,21 @@ int main(int argc, char** argv) {
     return 1;
   }
   const std::int64_t most = argc > 1 ? std::atoll(argv[1]) : std::int64_t{64} << 20;
-  const int ranks = static_cast<int>(world().size());
+  const int ranks = argc > 2 ? std::atoi(argv[2]) : static_cast<int>(world().size());
+  if (ranks < 1 || world().size() % ranks != 0) {
+    std::fprintf(stderr, "%d ranks do not divide %lld\n", ranks, static_cast<long long>(world().size()));
+    return 1;
+  }
+  const std::int64_t color = world().rank() / ranks;
+  Group group{world().split(color), MPI_COMM_NULL};
+  MPI_Comm_split(MPI_COMM_WORLD, static_cast<int>(color), 0, &group.theirs);
   if (world().rank() == 0)
     std::printf("%12s %12s %12s %12s %12s   microseconds, %d ranks\n", "all_reduce", "MPI", "MPI, tested", "eager",
                 "plan", ranks);
-  for (std::int64_t bytes = 4; bytes <= most; bytes *= 4) all_reduce_row(bytes / 4);
+  for (std::int64_t bytes = 4; bytes <= most; bytes *= 4) all_reduce_row(bytes / 4, group);
   if (world().rank() == 0)
     std::printf("%12s %14s %14s %14s %14s %14s   microseconds, %d ranks\n", "bytes", "all_gather", "reduce_scatter",
                 "all_to_all", "broadcast", "shift", ranks);
-  for (std::int64_t bytes = 64; bytes <= most / 4; bytes *= 4) other_row((bytes / 4 + ranks - 1) / ranks * ranks);
+  for (std::int64_t bytes = 64; bytes <= most / 4; bytes *= 4)
+    other_row((bytes / 4 + ranks - 1) / ranks * ranks, group.ours);
 }

@@ -9,6 +9,7 @@
 #include "codegen_cpu/irregular/irregular.h"
 #include "runtime/storage.h"
 #include "runtime/thread_pool.h"
+#include "runtime/transfers.h"
 
 namespace fermata {
 namespace {
@@ -48,9 +49,9 @@ struct CpuMemory {
   }
 
   static std::unique_ptr<StartedTransfer> start(const RankGroup& group, const CollectiveCall& call) {
-    return group.transport->start(call);
+    return start_transfer(group, call);
   }
-  static void run(const RankGroup& group, const CollectiveCall& call) { group.transport->run(call); }
+  static void run(const RankGroup& group, const CollectiveCall& call) { run_transfer(group, call); }
   static bool computes_means(const RankGroup& group) { return group.transport->computes_means(); }
 };
 

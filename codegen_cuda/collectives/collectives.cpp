@@ -13,6 +13,7 @@
 #include "codegen_cuda/runtime/device.h"
 #include "dispatch/collective_kernels.h"
 #include "runtime/device_run.h"
+#include "runtime/transfers.h"
 
 namespace fermata::gpu {
 namespace {
@@ -93,7 +94,7 @@ void run_on_host(const RankGroup& group, const CollectiveCall& call) {
   synchronize(stream);
   CollectiveCall on_host = call;
   on_host.from = from.data(), on_host.to = to.data();
-  group.transport->run(on_host);
+  run_transfer(group, on_host);
   if (!to.empty())
     check(driver().copy_to_device(address_of(call.to), to.data(), to.size(), stream.handle), "cuMemcpyHtoDAsync");
 }

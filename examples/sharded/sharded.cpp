@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 #include <optional>
 
 namespace fm = fermata;
@@ -24,6 +25,7 @@ namespace {
 
 constexpr std::int64_t kWords = 32, kContext = 16, kBatch = 8, kWidth = 32, kHeads = 4, kLayers = 2;
 constexpr double kDifference = 1e-4;
+constexpr std::size_t kComparedSteps = 20;  // later ones differ by more: rounding grows from step to step
 
 struct Layer {
   Tensor query, key, value, output, widening, narrowing, attention_norm, inner_norm;
@@ -94,16 +96,38 @@ struct Placement {
   }
 };
 
-/// How long a step takes, and what of it is collectives: starting them, waiting for them.
+/// Milliseconds of the steps of the second half of a training: the first one compiles.
 struct StepTimes {
-  double step_ms = 0, collectives_ms = 0;
+  bool with_transfers = true;
+  std::vector<double> steps;
+  double collectives = 0;                    // of a step, as a profile sees it: starting them, waiting for them
+  std::vector<std::vector<double>> between;  // without transfers: of each step, between its collectives
+
+  double step() const { return median(steps); }
+  static double median(std::vector<double> values) {
+    std::ranges::nth_element(values, values.begin() + std::ssize(values) / 2);
+    return values[values.size() / 2];
+  }
+  /// Of ranks that wait for each other in each collective, and compute meanwhile what this rank has computed in it.
+  double step_of_slowest() const {
+    std::vector<double> all;
+    for (const std::vector<double>& step : between) all.insert(all.end(), step.begin(), step.end());
+    all = fm::distributed::all_reduce(fm::tensor(all), fm::distributed::Reduction::max).to_vector<double>();
+    std::vector<double> steps_of_slowest;
+    auto next = all.begin();
+    for (const std::vector<double>& step : between) {
+      steps_of_slowest.push_back(std::accumulate(next, next + std::ssize(step), 0.0));
+      next += std::ssize(step);
+    }
+    return median(steps_of_slowest);
+  }
 };
-StepTimes look_at(fm::Profile& profile, int steps, double ms) {
-  StepTimes times{ms / steps, 0};
+double collectives_of(fm::Profile& profile) {
+  double ms = 0;
   for (const fm::ProfileStep& step : profile.summary().steps)
     for (const char* const name : {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "wait for"})
-      if (step.name.starts_with(name)) times.collectives_ms += step.us / 1e3 / steps;
-  return times;
+      if (step.name.starts_with(name)) ms += step.us / 1e3;
+  return ms;
 }
 
 /// Sequences in which each word follows from the two before it. The losses of every step.
@@ -113,10 +137,14 @@ std::vector<double> train(int steps, const Placement& on, StepTimes* times = nul
   on.place(model, adam);
   fm::Generator starts(2);
   std::vector<double> losses;
-  std::optional<fm::Profile> profile;  // of the second half: the first one compiles
-  std::chrono::steady_clock::time_point begin;
+  std::optional<fm::Profile> profile;  // of the last quarter
+  std::optional<fm::distributed::WithoutTransfers> without;
+  if (times != nullptr && !times->with_transfers) without.emplace();
+  const int timed = steps / 2, profiled = steps - steps / 4;
   for (int step = 0; step < steps; ++step) {
-    if (times != nullptr && step == steps / 2) profile.emplace(), begin = std::chrono::steady_clock::now();
+    if (times != nullptr && times->with_transfers && step == profiled) profile.emplace();
+    const auto begin = std::chrono::steady_clock::now();
+    if (without) static_cast<void>(without->take_times());
     const Tensor start = fm::randint(0, kWords, {kBatch, 1}, fm::DType::i64, starts);
     Tensor words = fm::remainder(start + fm::iota({kContext + 1}, 0) * (start + 1), kWords).sync();
     if (on.along_data) words = fm::shard(words, *on.mesh, {"data"});
@@ -125,11 +153,15 @@ std::vector<double> train(int steps, const Placement& on, StepTimes* times = nul
     loss.backward();
     adam.step();
     losses.push_back(loss.item<double>());
+    if (times == nullptr || step < timed) continue;
+    if (!profile)
+      times->steps.push_back(
+          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+    if (without)
+      for (times->between.emplace_back(); const double seconds : without->take_times())
+        times->between.back().push_back(1e3 * seconds);
   }
-  if (profile) {
-    const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - begin;
-    *times = look_at(*profile, steps - steps / 2, ms.count());
-  }
+  if (profile) times->collectives = collectives_of(*profile) / (steps - profiled);
   return losses;
 }
 
@@ -151,10 +183,12 @@ int main(int argc, char** argv) {
                          .along_data = has_axis("data"),
                          .along_model = has_axis("model"),
                          .divides_state = divides_state};
-      StepTimes times;
+      StepTimes times, computing{.with_transfers = false, .steps = {}, .between = {}};
       const std::vector<double> together = train(steps, on, shows_times ? &times : nullptr);
+      if (shows_times) static_cast<void>(train(steps, on, &computing));
+      const double slowest = shows_times ? computing.step_of_slowest() : 0;
       double difference = 0;
-      for (std::size_t i = 0; i < together.size(); ++i)
+      for (std::size_t i = 0; i < std::min(together.size(), kComparedSteps); ++i)
         difference = std::max(difference, std::abs(together[i] - alone[i]));
       if (mesh.rank() != 0) return;
       const fm::PartitionCounts counts = fm::partition_counts();
@@ -164,7 +198,10 @@ int main(int argc, char** argv) {
                   static_cast<unsigned long long>(counts.partitions), static_cast<unsigned long long>(counts.cached),
                   static_cast<unsigned long long>(counts.collectives), counts.wire_bytes / 1e3);
       if (shows_times)
-        std::printf("a step takes %.3f ms, %.3f ms of it in collectives\n", times.step_ms, times.collectives_ms);
+        std::printf(
+            "a step takes %.3f ms, %.3f ms of it in collectives; without transfers %.3f ms, %.3f ms where ranks "
+            "wait for the slowest between collectives\n",
+            times.step(), times.collectives, computing.step(), slowest);
       same = difference <= kDifference;
     });
     return same ? 0 : 1;

@@ -1,4 +1,5 @@
 """Runs bench/scale.py over made-up programs and measurements: formulas, fits, and steps that are near or far."""
+import os
 import pathlib
 import subprocess
 import sys
@@ -35,6 +36,24 @@ def scale(*arguments, explained=EXPLAINED, table=collectives(1.0, 0.0001)):
         return result.returncode, result.stdout + result.stderr
 
 
+def check(step, compute, of_slowest, sharded=None):
+    """scale.py --check with programs that print what they are told to, on two processors."""
+    times = (f"a step takes {step} ms, 0.2 ms of it in collectives; without transfers {compute} ms, {of_slowest} ms where "
+             "ranks wait for the slowest between collectives")
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder)
+        programs = {"mpirun": 'while [ "${1#/}" = "$1" ]; do shift; done; exec "$@"',
+                    "bin/fermata_collectives": f"cat <<'END'\n{collectives(1.0, 0.0001)}\nEND",
+                    "bin/examples/sharded": sharded or f"cat <<'END'\n{EXPLAINED}{times}\nEND"}
+        for name, text in programs.items():
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            (path / name).write_text(f"#!/bin/sh\n{text}\n")
+            (path / name).chmod(0o755)
+        result = subprocess.run([sys.executable, SCRIPT, "--check", folder, "--processors", "2"], capture_output=True, text=True,
+                                check=False, env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"})
+        return result.returncode, result.stdout + result.stderr
+
+
 class Scale(unittest.TestCase):
     def test_a_fit_finds_the_formula_again(self):
         status, text = scale("--measured", "table.txt")
@@ -42,18 +61,24 @@ class Scale(unittest.TestCase):
         self.assertIn("2 ranks: latency 1.00 us, 10.00 GB/s fit all_reduce best", text)
         self.assertEqual({line.split()[-2] for line in text.splitlines()[2:]} - {"0", "-0"}, set(), text)
 
-    def test_a_step_near_the_prediction(self):
+    def test_steps_near_the_prediction(self):
         # 2 us and 1 MB at 10 GB/s; of the reduce_scatter 1 us and a half of 16384 B: 103.8 us.
-        status, text = scale("explained.txt", "--largest", "--compute-ms", "1", "--measured", "table.txt", "--step-ms", "1.2",
-                             "--collectives-ms", "0.15")
+        status, text = check(step=1.25, compute=1.0, of_slowest=1.1)
         self.assertEqual(status, 0, text)
-        self.assertIn("2 collectives of 2 ranks: predicted 0.104 ms, measured 0.150 ms", text)
-        self.assertIn("step: predicted 1.104 ms, measured 1.200 ms: -8.0 %", text)
+        rows = [line.split() for line in text.splitlines()]
+        self.assertEqual([row[0] for row in rows[1:]], ["data=2", "model=2", "data=2,model=2"])
+        self.assertEqual(rows[1][1:], ["2", "1.000", "0.100", "0.104", "1.204", "1.250", "-3.7", "%"])
+        self.assertEqual(rows[3][3], "0.000", "ranks that share processors do not wait idly")
 
-    def test_a_step_far_from_it_fails(self):
-        status, text = scale("explained.txt", "--largest", "--compute-ms", "1", "--measured", "table.txt", "--step-ms", "1.4")
+    def test_steps_far_from_it_fail(self):
+        status, text = check(step=1.5, compute=1.0, of_slowest=1.1)
         self.assertEqual(status, 1, text)
-        self.assertIn("-21.2 %", text)
+        self.assertIn("-19.7 %", text)
+
+    def test_a_program_that_fails_is_shown(self):
+        status, text = check(step=1.3, compute=1.0, of_slowest=1.1, sharded="echo no luck; exit 3")
+        self.assertEqual(status, 1, text)
+        self.assertIn("no luck", text)
 
     def test_predictions_for_many_processes(self):
         status, text = scale("explained.txt", "--compute-ms", "1", "--latency-us", "0", "--gigabytes-per-second", "10")
@@ -68,6 +93,15 @@ class Scale(unittest.TestCase):
     def test_overlap_hides_what_is_along_data(self):
         _, text = scale("explained.txt", "--compute-ms", "1", "--latency-us", "0", "--overlap", "1")
         self.assertIn("1.00 ms 100.0 %", text)
+
+    def test_waiting_grows_with_the_ranks(self):
+        status, text = scale("explained.txt", "--compute-ms", "1", "--waiting-ms", "0.1", "--latency-us", "0",
+                             "--gigabytes-per-second", "1e9")
+        self.assertEqual(status, 0, text)
+        rows = {line.split()[0]: float(line.split()[1]) for line in text.splitlines()[2:]}
+        # The largest of n normal deviates: 0.59 of them of 2 by this formula, 1.43 of 8, 3.6 of 4096.
+        self.assertAlmostEqual(rows["8"], 1.24, delta=0.01, msg=text)
+        self.assertAlmostEqual(rows["4096"], 1.61, delta=0.01, msg=text)
 
     def test_what_is_missing_is_said(self):
         self.assertEqual(scale("explained.txt")[0], 2)

@@ -125,5 +125,23 @@ namespace distributed {
 ///          collectives.
 void simulate(int processes, const std::function<void(int rank)>& fn);
 
+/// For measurements: while it lives, collectives of this thread exchange nothing, and their results consist of elements
+/// of this rank. So a program takes as long as its computation, and computes something else. Groups are still formed,
+/// and transfers by NCCL still run.
+class WithoutTransfers {
+ public:
+  WithoutTransfers();
+  ~WithoutTransfers();
+  WithoutTransfers(const WithoutTransfers&) = delete;
+  WithoutTransfers& operator=(const WithoutTransfers&) = delete;
+  /// Returns the seconds of computation before each call that was waited for, since the last one or the last time this
+  /// was called, and after the last call.
+  std::vector<double> take_times();
+
+ private:
+  struct Times;
+  std::unique_ptr<Times> times_;
+};
+
 }  // namespace distributed
 }  // namespace fermata

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "fermata/control_flow.h"
+#include "fermata/mesh.h"
 #include "fermata/profile.h"
 #include "frontend/tools/profile/profile_data.h"
 #include "tests/distributed/ranks/simulation.h"
@@ -149,6 +150,26 @@ TEST_P(Ranks, GroupsOfSomeRanks) {
     const auto own_rank = static_cast<std::size_t>(part.rank());
     EXPECT_TRUE(is_same(c.call(xs[own_rank]), c.simulate(xs)[own_rank])) << c.name;
   }
+}
+
+/// Ranks make different numbers of calls, and none waits for another.
+TEST_P(Ranks, WithoutTransfersNothingIsExchanged) {
+  const std::int64_t rank = world().rank(), n = world().size();
+  {
+    distributed::WithoutTransfers without;
+    for (std::int64_t i = 0; i <= rank; ++i)
+      EXPECT_EQ(distributed::all_reduce(full({}, rank)).item<std::int64_t>(), rank);
+    const std::vector<double> times = without.take_times();
+    EXPECT_EQ(std::ssize(times), rank + 2);
+    EXPECT_GE(std::ranges::min(times), 0.0);
+    EXPECT_EQ(without.take_times().size(), 1u);
+    const Tensor gathered = distributed::all_gather(full({2}, rank), 0);
+    EXPECT_EQ(gathered.to_vector<std::int64_t>(), std::vector<std::int64_t>(static_cast<std::size_t>(2 * n), rank));
+    const std::vector<Tensor> xs = operands_of_ranks(n, shape(), DType::f32);
+    for (const CollectiveCase& c : collective_cases(world()))
+      EXPECT_EQ(c.call(own(xs)).sync().shape(), own(c.simulate(xs)).shape()) << c.name;
+  }
+  EXPECT_EQ(distributed::all_reduce(full({}, rank)).item<std::int64_t>(), n * (n - 1) / 2);
 }
 
 TEST_P(Ranks, Batches) {
