@@ -63,7 +63,7 @@ void bench(const Options& options) {
 void add_bench(CLI::App& app) {
   CLI::App* command = app.add_subcommand("bench", "Time a program in eager and compiled mode");
   const auto options = std::make_shared<Options>();
-  command->add_option("file,--ir", options->file, "Program in the format of dump_ir(), or an ONNX model")->required();
+  command->add_option("file", options->file, "Program in the format of dump_ir(), or an ONNX model")->required();
   command->add_option("--size", options->sizes, "NAME=N: sets a named size of a model; default 1");
   command->add_option("--input", options->inputs,
                       "%N=FILE: reads input %N from a .npy or .csv file; other inputs are random");

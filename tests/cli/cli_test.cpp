@@ -208,7 +208,7 @@ TEST_F(Cli, ExplainShowsProgramAndPlan) {
 
 TEST_F(Cli, BenchTimesBothModes) {
   write("p.ir", kProgram);
-  const Outcome bench = run_program("fermata bench --ir p.ir --threads 1");
+  const Outcome bench = run_program("fermata bench p.ir --threads 1");
   EXPECT_EQ(bench.status, 0) << bench.err;
   EXPECT_THAT(bench.out, HasSubstr("3 ops, 1 thread\n"));
   EXPECT_THAT(bench.out, HasSubstr("multiply"));
@@ -247,7 +247,7 @@ TEST_F(Cli, CacheKeepsMachineCodeBetweenProcesses) {
 }
 
 TEST_F(Cli, AMissingFileIsAFileError) {
-  for (const std::string command : {"run", "explain", "opt", "bench --ir"}) {
+  for (const std::string command : {"run", "explain", "opt", "bench"}) {
     const Outcome missing = run_program("fermata " + command + " nothing.ir");
     EXPECT_EQ(missing.status, 1) << command;
     EXPECT_EQ(missing.out, "") << command;

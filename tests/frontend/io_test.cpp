@@ -183,7 +183,8 @@ TEST_F(Io, WhatMightNeverEndIsAnErrorAtOnce) {
       {"load_csv", [](const std::string& path) { load_csv(path); }},
       {"load_npz", [](const std::string& path) { load_npz(path); }},
       {"load_safetensors", [](const std::string& path) { load_safetensors(path); }},
-      {"load_safetensors", [&](const std::string& path) { load_training(path, model, optimizer); }}};
+      {"SafetensorsFile", [](const std::string& path) { SafetensorsFile file(path); }},
+      {"load_training", [&](const std::string& path) { load_training(path, model, optimizer); }}};
   for (const auto& [name, read] : readers)
     for (const auto& [path, what] : {std::pair("fifo", "a named pipe"), std::pair("/dev/zero", "a device"),
                                      std::pair("/dev/null", "a device"), std::pair(".", "a directory")})

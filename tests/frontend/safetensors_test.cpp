@@ -125,18 +125,17 @@ TEST_F(Safetensors, ShardsHaveAnIndex) {
     return test::headline<FileError>([] { SafetensorsFile("bad.index.json"); });
   };
   EXPECT_EQ(refused(R"({"weight_map": {"a": "../a.safetensors"}})"),
-            "FM1603 FileError: load_safetensors: bad.index.json: tensor 'a' is in a file outside this folder");
+            "FM1603 FileError: SafetensorsFile: bad.index.json: tensor 'a' is in a file outside this folder");
   EXPECT_EQ(refused(R"({"weight_map": {"a": ["b"]}})"),
-            "FM1603 FileError: load_safetensors: bad.index.json: has no weight_map");
+            "FM1603 FileError: SafetensorsFile: bad.index.json: has no weight_map");
   EXPECT_EQ(refused(R"({"weight_map": {"a": "gone"}})"),
-            "FM1601 FileError: load_safetensors: gone: cannot be opened (No such file or directory)");
-  EXPECT_EQ(
-      refused(R"({"weight_map": {"a": "model-00001-of-00003.safetensors"}})"),
-      "FM1603 FileError: load_safetensors: bad.index.json: tensor 'a' is not in model-00001-of-00003.safetensors");
+            "FM1601 FileError: SafetensorsFile: gone: cannot be opened (No such file or directory)");
+  EXPECT_EQ(refused(R"({"weight_map": {"a": "model-00001-of-00003.safetensors"}})"),
+            "FM1603 FileError: SafetensorsFile: bad.index.json: tensor 'a' is not in model-00001-of-00003.safetensors");
   EXPECT_EQ(refused(R"({"weight_map": {"layer.0": "model-00001-of-00003.safetensors", "layer.0": "b"}})"),
-            "FM1603 FileError: load_safetensors: bad.index.json: tensor 'layer.0' occurs twice");
+            "FM1603 FileError: SafetensorsFile: bad.index.json: tensor 'layer.0' occurs twice");
   EXPECT_EQ(refused(R"({"weight_map": )"),
-            "FM1603 FileError: load_safetensors: bad.index.json: is not valid JSON at byte 16");
+            "FM1603 FileError: SafetensorsFile: bad.index.json: is not valid JSON at byte 16");
 }
 
 TEST_F(Safetensors, HostileHeadersAreRefused) {
@@ -218,7 +217,7 @@ TEST_F(Safetensors, ForeignDtypesAreUnsupportedByThemselves) {
   const SafetensorsFile file("a.safetensors");
   EXPECT_EQ(file.tensor("b").item<int>(), 1);
   EXPECT_EQ(test::headline<UnsupportedError>([&] { file.tensor("a"); }),
-            "FM2003 UnsupportedError: load_safetensors: a.safetensors: tensor 'a' has elements of type F6_E2M3");
+            "FM2003 UnsupportedError: SafetensorsFile: a.safetensors: tensor 'a' has elements of type F6_E2M3");
 }
 
 TEST_F(Safetensors, WhatIsNoFileIsAnError) {

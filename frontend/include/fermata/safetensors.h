@@ -16,6 +16,12 @@ namespace fermata {
 
 using Metadata = std::map<std::string, std::string>;
 
+class SafetensorsFile;
+namespace detail {
+/// Errors name `function`, a literal.
+SafetensorsFile open_safetensors(const char* function, const std::string& path, Location where);
+}  // namespace detail
+
 /// An open file: its header, which has been validated, and access to single tensors.
 class SafetensorsFile {
  public:
@@ -43,6 +49,8 @@ class SafetensorsFile {
   const Metadata& metadata() const;
 
  private:
+  friend SafetensorsFile detail::open_safetensors(const char* function, const std::string& path, Location where);
+  SafetensorsFile(const char* function, const std::string& path, Location where);
   struct State;
   std::unique_ptr<State> state_;
 };

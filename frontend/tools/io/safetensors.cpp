@@ -25,15 +25,13 @@
 namespace fermata {
 namespace {
 
-constexpr std::string_view kFunction = "load_safetensors";
-
 struct Shard {
   std::shared_ptr<const MappedFile> file;
   SafetensorsHeader header;
 };
-Shard open_shard(const std::string& path, Location where) {
-  auto file = MappedFile::open(kFunction, path, where);
-  SafetensorsHeader header = read_safetensors_header(kFunction, path, file->bytes(), where);
+Shard open_shard(std::string_view function, const std::string& path, Location where) {
+  auto file = MappedFile::open(function, path, where);
+  SafetensorsHeader header = read_safetensors_header(function, path, file->bytes(), where);
   return {std::move(file), std::move(header)};
 }
 
@@ -42,13 +40,13 @@ struct Index {
   std::map<std::string, std::string> files;  // by tensor or block
   std::string blocks;                        // the number of a save by blocks
 };
-Index read_index(const std::string& path, std::string_view text, Location where) {
+Index read_index(std::string_view function, const std::string& path, std::string_view text, Location where) {
   using Kind = JsonEvent::Kind;
   Index index;
   std::map<std::string, std::string>& map = index.files;
   std::string section, name;
   int depth = 0;
-  const auto fail = [&](std::string_view what) { throw_malformed(kFunction, path, what, where); };
+  const auto fail = [&](std::string_view what) { throw_malformed(function, path, what, where); };
   const std::string error = read_json(text, [&](const JsonEvent& event) {
     const bool in_map = depth == 2 && section == "weight_map";
     switch (event.kind) {
@@ -125,6 +123,7 @@ std::string problem_of(const BlockedTensor& x) {
 }  // namespace
 
 struct SafetensorsFile::State {
+  const char* function;  // of the caller, for errors
   std::string path;
   std::vector<Shard> shards;
   std::map<std::string, const Shard*> tensors;
@@ -139,10 +138,10 @@ struct SafetensorsFile::State {
 Tensor SafetensorsFile::State::elements(const Shard& shard, const SafetensorsEntry& entry, const std::string& name,
                                         Location where) const {
   if (!entry.dtype)
-    throw UnsupportedError(2003, format_error(2003, "UnsupportedError",
-                                              fmt::format("{}: {}: tensor '{}' has elements of type {}", kFunction,
-                                                          path, name, entry.code),
-                                              {}, where));
+    throw UnsupportedError(
+        2003, format_error(2003, "UnsupportedError",
+                           fmt::format("{}: {}: tensor '{}' has elements of type {}", function, path, name, entry.code),
+                           {}, where));
   const std::string_view bytes = shard.file->bytes().substr(entry.begin, entry.end - entry.begin);
   if (bit_width(*entry.dtype) < 8) return unpacked_elements(bytes, *entry.dtype, entry.shape);
   return tensor_over(shard.file, bytes, *entry.dtype, entry.shape);
@@ -166,57 +165,64 @@ Tensor SafetensorsFile::State::region(const BlockedTensor& x, const Region& want
   Tensor result = new_tensor(dtype, wanted.sizes, &data);
   for (const StoredBlock& b : x.blocks) {
     if (!overlaps(b.region)) continue;
-    const HostElements block(elements(*b.shard, *b.entry, name, where), "load_safetensors", where);
+    const HostElements block(elements(*b.shard, *b.entry, name, where), function, where);
     copy_common(static_cast<const std::byte*>(block.data()), b.region, static_cast<std::byte*>(data), wanted,
                 byte_size(dtype));
   }
   return result;
 }
 
-SafetensorsFile::SafetensorsFile(const std::string& path, Location where) try : state_(std::make_unique<State>()) {
+SafetensorsFile::SafetensorsFile(const std::string& path, Location where)
+    : SafetensorsFile("SafetensorsFile", path, where) {}
+
+SafetensorsFile::SafetensorsFile(const char* function, const std::string& path, Location where) try
+    : state_(std::make_unique<State>()) {
   State& s = *state_;
-  s.path = path;
+  s.function = function, s.path = path;
   if (!path.ends_with(".json")) {
-    s.shards.push_back(open_shard(path, where));
+    s.shards.push_back(open_shard(function, path, where));
     for (const auto& [name, entry] : s.shards[0].header.entries) s.tensors.emplace(name, s.shards.data());
     s.metadata = s.shards[0].header.metadata;
     return;
   }
-  const auto index = MappedFile::open(kFunction, path, where);
-  const auto [files, blocks] = read_index(path, index->bytes(), where);
+  const auto index = MappedFile::open(function, path, where);
+  const auto [files, blocks] = read_index(function, path, index->bytes(), where);
   std::set<std::string> names;
   for (const auto& [tensor, file] : files) names.insert(file);
   std::map<std::string, std::size_t> number;
   for (const std::string& name : names) {
     number.emplace(name, s.shards.size());
-    s.shards.push_back(open_shard((std::filesystem::path(path).parent_path() / name).string(), where));
+    s.shards.push_back(open_shard(function, (std::filesystem::path(path).parent_path() / name).string(), where));
     Metadata& metadata = s.shards.back().header.metadata;
     if (const auto of = metadata.find(std::string(kBlocksNote));
         !blocks.empty() && (of == metadata.end() || of->second != blocks))
-      throw_malformed(kFunction, path, fmt::format("refers to {}, which belongs to another save", name), where);
+      throw_malformed(function, path, fmt::format("refers to {}, which belongs to another save", name), where);
     s.metadata.insert(metadata.begin(), metadata.end());
   }
   s.metadata.erase(std::string(kBlocksNote));
   for (const auto& [tensor, file] : files) {
     const Shard& shard = s.shards[number.at(file)];
     if (!shard.header.entries.contains(tensor))
-      throw_malformed(kFunction, path, fmt::format("tensor '{}' is not in {}", tensor, file), where);
+      throw_malformed(function, path, fmt::format("tensor '{}' is not in {}", tensor, file), where);
     bool is_valid = true;
     const std::optional<BlockName> block = blocks.empty() ? std::nullopt : parse_block_name(tensor, is_valid);
-    if (!is_valid) throw_malformed(kFunction, path, fmt::format("'{}' is not a valid block name", tensor), where);
+    if (!is_valid) throw_malformed(function, path, fmt::format("'{}' is not a valid block name", tensor), where);
     if (!block) {
       s.tensors.emplace(tensor, &shard);
       continue;
     }
     BlockedTensor& x = s.blocked.try_emplace(block->tensor, block->whole, std::vector<StoredBlock>()).first->second;
     if (x.whole != block->whole || s.tensors.contains(block->tensor))
-      throw_malformed(kFunction, path, fmt::format("tensor '{}' has blocks of two tensors", block->tensor), where);
+      throw_malformed(function, path, fmt::format("tensor '{}' has blocks of two tensors", block->tensor), where);
     x.blocks.push_back({block->region, &shard, &shard.header.entries.at(tensor)});
   }
   for (const auto& [tensor, x] : s.blocked)
     if (const std::string problem = problem_of(x); !problem.empty())
-      throw_malformed(kFunction, path, fmt::format("tensor '{}' {}", tensor, problem), where);
-} catch (const std::bad_alloc&) { throw_no_memory("SafetensorsFile", where); }
+      throw_malformed(function, path, fmt::format("tensor '{}' {}", tensor, problem), where);
+} catch (const std::bad_alloc&) { throw_no_memory(function, where); }
+SafetensorsFile detail::open_safetensors(const char* function, const std::string& path, Location where) {
+  return {function, path, where};
+}
 SafetensorsFile::~SafetensorsFile() = default;
 SafetensorsFile::SafetensorsFile(SafetensorsFile&&) noexcept = default;
 SafetensorsFile& SafetensorsFile::operator=(SafetensorsFile&&) noexcept = default;
@@ -251,8 +257,8 @@ Tensor SafetensorsFile::tensor(const std::string& name, Location where) const tr
   if (note == state_->metadata.end()) return stored;
   const std::optional<Tensor> weights = weights_of_note(stored, note->second);
   if (!weights)
-    throw_malformed(kFunction, state_->path, fmt::format("tensor '{}' is not '{}'", name, note->second.substr(0, 80)),
-                    where);
+    throw_malformed(state_->function, state_->path,
+                    fmt::format("tensor '{}' is not '{}'", name, note->second.substr(0, 80)), where);
   return *weights;
 } catch (const std::bad_alloc&) { throw_no_memory("SafetensorsFile::tensor", where); }
 
@@ -273,7 +279,7 @@ NamedTensors SafetensorsFile::tensors(Location where) const try {
 } catch (const std::bad_alloc&) { throw_no_memory("SafetensorsFile::tensors", where); }
 
 NamedTensors load_safetensors(const std::string& path, Location where) {
-  return SafetensorsFile(path, where).tensors(where);
+  return detail::open_safetensors("load_safetensors", path, where).tensors(where);
 }
 
 }  // namespace fermata

@@ -21,8 +21,8 @@
 namespace fermata::detail {
 namespace {
 
-constexpr std::string_view kLoad = "load_training", kModel = "model.", kOptimizer = "optimizer.", kOther = "other.",
-                           kNote = "note.";
+constexpr const char* kLoad = "load_training";
+constexpr std::string_view kModel = "model.", kOptimizer = "optimizer.", kOther = "other.", kNote = "note.";
 constexpr std::string_view kFormat = "fermata.training", kVersion = "1";
 
 /// Numbers that are decimal text, separated by spaces.
@@ -79,7 +79,7 @@ void save_training(const std::string& path, const NamedTensors& model, const std
 
 TrainingState load_training(const std::string& path, const nn::detail::Parts& model,
                             const std::vector<Tensor>& optimizer, Location where) {
-  const SafetensorsFile file(path, where);
+  const SafetensorsFile file = open_safetensors(kLoad, path, where);
   const Metadata& metadata = file.metadata();
   const auto version = metadata.find(std::string(kFormat));
   if (version == metadata.end() || version->second != kVersion)
