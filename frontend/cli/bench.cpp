@@ -17,10 +17,7 @@
 namespace fermata::cli {
 namespace {
 
-struct Options {
-  std::string file;
-  std::vector<std::string> inputs, sizes;
-  std::uint64_t seed = 0;
+struct Options : ProgramOptions {
   int threads = 0;
 };
 
@@ -63,11 +60,7 @@ void bench(const Options& options) {
 void add_bench(CLI::App& app) {
   CLI::App* command = app.add_subcommand("bench", "Time a program in eager and compiled mode");
   const auto options = std::make_shared<Options>();
-  command->add_option("file", options->file, "Program in the format of dump_ir(), or an ONNX model")->required();
-  command->add_option("--size", options->sizes, "NAME=N: sets a named size of a model; default 1");
-  command->add_option("--input", options->inputs,
-                      "%N=FILE: reads input %N from a .npy or .csv file; other inputs are random");
-  command->add_option("--seed", options->seed, "Seed of the random inputs")->capture_default_str();
+  add_program_options(*command, *options);
   command->add_option("--threads", options->threads, "Threads of the engine's pool");
   command->callback([options] { bench(*options); });
 }

@@ -17,10 +17,8 @@
 namespace fermata::cli {
 namespace {
 
-struct Options {
-  std::string file, page;
-  std::vector<std::string> inputs, sizes;
-  std::uint64_t seed = 0;
+struct Options : ProgramOptions {
+  std::string page;
 };
 
 /// The page has what both modes cost, too: the program runs on inputs from files, or on made-up ones.
@@ -37,7 +35,7 @@ void write_page(const Options& options) {
 void explain_model(const Options& options) {
   const onnx::Model model = onnx::load(options.file, {});
   std::vector<Tensor> outputs;
-  for (auto& [name, y] : model(make_inputs(model, {}, options.sizes, options.seed))) outputs.push_back(y);
+  for (auto& [name, y] : model(make_inputs(model, options.inputs, options.sizes, options.seed))) outputs.push_back(y);
   if (options.page.empty()) return fmt::print("{}", explain(outputs, {}));
   ReportContents contents{.title = "Fermata report: " + options.file};
   contents.programs.push_back({0, parse_graph(dump_ir(outputs, {})), BackendKey::cpu});
@@ -50,12 +48,9 @@ void explain_model(const Options& options) {
 void add_explain(CLI::App& app) {
   CLI::App* command = app.add_subcommand("explain", "Show the plan that the compiler makes of a program, and why");
   const auto options = std::make_shared<Options>();
-  command->add_option("file", options->file, "Program in the format of dump_ir(), or an ONNX model")->required();
+  add_program_options(*command, *options);
   command->add_option("--html", options->page,
                       "Write an HTML report with graphs, code and the times of both modes instead");
-  command->add_option("--input", options->inputs, "%N=FILE: reads input %N for timing from a .npy or .csv file");
-  command->add_option("--size", options->sizes, "NAME=N: sets a named size of a model; default 1");
-  command->add_option("--seed", options->seed, "Seed of the random inputs")->capture_default_str();
   command->callback([options] {
     if (is_model(options->file)) return explain_model(*options);
     if (!options->page.empty()) return write_page(*options);

@@ -53,6 +53,15 @@ Tensor made_up(const onnx::ValueInfo& input, const std::map<std::string, std::st
 
 }  // namespace
 
+void add_program_options(CLI::App& command, ProgramOptions& options) {
+  command.add_option("file", options.file, "Program in the format of dump_ir(), or an ONNX model")->required();
+  command.add_option(
+      "--input", options.inputs,
+      "%N=FILE: reads input %N from a .npy or .csv file; other inputs are random. For a model: NAME=FILE.npy");
+  command.add_option("--size", options.sizes, "NAME=N: sets a named size of a model; default 1");
+  command.add_option("--seed", options.seed, "Seed of the random inputs")->capture_default_str();
+}
+
 bool is_model(const std::string& path) { return path.ends_with(".onnx"); }
 
 NamedTensors make_inputs(const onnx::Model& model, const std::vector<std::string>& files,

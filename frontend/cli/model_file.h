@@ -1,13 +1,23 @@
-// Models in ONNX files, and tensors to run them on.
+// Models in ONNX files, tensors to run them on, and the options of the commands that take a program or a model.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include <CLI/CLI.hpp>
+
 #include "fermata/onnx.h"
 
 namespace fermata::cli {
+
+/// Of commands that take a program or a model, and run it.
+struct ProgramOptions {
+  std::string file;
+  std::vector<std::string> inputs, sizes;
+  std::uint64_t seed = 0;
+};
+void add_program_options(CLI::App& command, ProgramOptions& options);
 
 /// Does the name of a file end in .onnx?
 bool is_model(const std::string& path);

@@ -17,11 +17,9 @@
 namespace fermata::cli {
 namespace {
 
-struct Options {
-  std::string file, mode = "compiled";
-  std::vector<std::string> inputs, sizes;
+struct Options : ProgramOptions {
+  std::string mode = "compiled";
   std::string output;
-  std::uint64_t seed = 0;
   bool check = false;
 };
 
@@ -106,14 +104,9 @@ void run(const Options& options) {
 void add_run(CLI::App& app) {
   CLI::App* command = app.add_subcommand("run", "Run a program and print its outputs");
   const auto options = std::make_shared<Options>();
-  command->add_option("file", options->file, "Program in the format of dump_ir(), or an ONNX model")->required();
-  command->add_option(
-      "--input", options->inputs,
-      "%N=FILE: reads input %N from a .npy or .csv file; other inputs are random. For a model: NAME=FILE.npy");
-  command->add_option("--size", options->sizes, "NAME=N: sets a named size of a model; default 1");
+  add_program_options(*command, *options);
   command->add_option("--output", options->output,
                       "Write the outputs of a model to an .npz file instead of printing them");
-  command->add_option("--seed", options->seed, "Seed of the random inputs")->capture_default_str();
   command->add_option("--mode", options->mode, "eager or compiled")
       ->check(CLI::IsMember({"eager", "compiled"}))
       ->capture_default_str();

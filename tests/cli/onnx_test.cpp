@@ -62,6 +62,17 @@ TEST_F(OnnxFiles, AreTimedAndExplained) {
   EXPECT_THAT(explained.out, HasSubstr("step 0: "));
 }
 
+TEST_F(OnnxFiles, TakeTheSameInputsInEachCommand) {
+  const std::string arguments =
+      " '" + model("resnet_script") + "' --input " + onnx::load(model("resnet_script")).inputs()[0].name + "=gone.npy";
+  for (const std::string command : {"run", "bench", "explain"}) {
+    const Outcome missing = run_program("fermata " + command + arguments);
+    EXPECT_EQ(missing.status, 1) << command;
+    EXPECT_THAT(missing.err, HasSubstr("gone.npy")) << command;
+    EXPECT_THAT(run_program("fermata " + command + " --help").out, HasSubstr("NAME=FILE.npy")) << command;
+  }
+}
+
 TEST_F(OnnxFiles, NamesOfNodesAreInTraces) {
   const Outcome run = run_program("fermata run '" + model("resnet_script") + "'", "FERMATA_PROFILE=run.json ");
   ASSERT_EQ(run.status, 0) << run.err;
