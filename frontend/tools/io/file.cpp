@@ -18,14 +18,6 @@
 #include "ir/error.h"
 
 namespace fermata {
-namespace {
-
-struct CloseFile {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-using FilePtr = std::unique_ptr<std::FILE, CloseFile>;
-
-}  // namespace
 
 void throw_system(int code, std::string_view function, const std::string& path, std::string_view what, int error,
                   std::source_location where) {
@@ -116,17 +108,9 @@ std::string read_file(std::string_view function, const std::string& path, std::s
 
 void write_file(std::string_view function, const std::string& path, std::initializer_list<std::string_view> parts,
                 std::source_location where) {
-  const std::string beside = name_beside(path);
-  FilePtr file(std::fopen(beside.c_str(), "wb"));
-  if (file == nullptr) throw_system(1602, function, path, "cannot be written", errno, where);
-  bool written = true;
-  for (const std::string_view bytes : parts)
-    written = written && std::fwrite(bytes.data(), 1, bytes.size(), file.get()) == bytes.size();
-  if (written && std::fclose(file.release()) == 0 && std::rename(beside.c_str(), path.c_str()) == 0) return;
-  const int error = errno;
-  file.reset();
-  std::remove(beside.c_str());
-  throw_system(1602, function, path, "cannot be written", error, where);
+  AtomicFile file(function, path, where, Flush::no);
+  for (const std::string_view bytes : parts) file.write(bytes);
+  file.commit();
 }
 
 Tensor new_tensor(DType dtype, const Shape& shape, void** data) {

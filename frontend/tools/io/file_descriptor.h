@@ -14,6 +14,10 @@ class FileDescriptor {
     if (is_open()) ::close(number_);
   }
   FileDescriptor(FileDescriptor&& other) noexcept : number_(other.release()) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
   FileDescriptor(const FileDescriptor&) = delete;
   FileDescriptor& operator=(const FileDescriptor&) = delete;
   bool is_open() const { return number_ >= 0; }

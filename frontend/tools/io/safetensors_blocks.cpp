@@ -19,6 +19,7 @@
 #include "frontend/distributed/mesh_state.h"
 #include "frontend/ops/calls.h"
 #include "frontend/tools/io/atomic_file.h"
+#include "frontend/tools/io/file.h"
 #include "frontend/tools/io/json.h"
 #include "ir/error.h"
 
@@ -122,12 +123,20 @@ Plan plan_of(const NamedTensors& tensors, Location where) {
   return plan;
 }
 
-/// Files of other saves of this index.
-void remove_other_saves(const fs::path& folder, const std::string& beginning, const std::string& keep) {
-  std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder.empty() ? "." : folder, ignored)) {
+/// Removes files of other saves than the one of this number and the one that the index names: of earlier ones, and of
+/// processes that were killed.
+void remove_other_saves(const fs::path& folder, const std::string& beginning, const std::string& index,
+                        const std::string& number, Location where) {
+  std::error_code error;
+  std::string needed = number;
+  if (fs::exists(index, error)) try {
+      needed += read_file(kFunction, index, where);
+    } catch (const FileError&) { return; }
+  if (error) return;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder.empty() ? "." : folder, error)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with(beginning) && !name.starts_with(keep)) fs::remove(entry.path(), ignored);
+    if (name.starts_with(beginning) && needed.find(name.substr(beginning.size(), number.size())) == needed.npos)
+      fs::remove(entry.path(), error);
   }
 }
 
@@ -205,6 +214,10 @@ void save_blocks(const std::string& index, const NamedTensors& tensors, const Me
   const std::string own = (stem.parent_path() / file_of(world.rank())).string();
   Metadata notes = metadata;
   notes.insert_or_assign(std::string(kBlocksNote), number);
+  const auto clean = [&] {
+    if (world.rank() == 0) remove_other_saves(stem.parent_path(), beginning, index, number, where);
+  };
+  clean();
   Plan plan;
   try {
     all_do(index, where, [&] {
@@ -228,7 +241,7 @@ void save_blocks(const std::string& index, const NamedTensors& tensors, const Me
     fs::remove(own, ignored);
     throw;
   }
-  if (world.rank() == 0) remove_other_saves(stem.parent_path(), beginning, beginning + number);
+  clean();
 }
 
 }  // namespace fermata

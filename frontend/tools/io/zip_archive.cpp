@@ -2,10 +2,11 @@
 #include "frontend/tools/io/zip_archive.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
-
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
+#include <exception>
 
 #include "frontend/tools/io/atomic_file.h"
 #include "frontend/tools/io/file.h"
@@ -89,25 +90,85 @@ std::size_t ZipReader::read(char* to, std::size_t size) {
 }
 
 struct ZipWriter::State {
-  std::string function, path, beside;
+  State(std::string_view name, const std::string& to, std::source_location line)
+      : function(name), path(to), where(line), file(function, path, where) {}
+
+  std::string function, path;
   std::source_location where;
-  bool compressed;
+  AtomicFile file;
+  bool compressed = false;
+  std::exception_ptr failure;  // of the file, which has stopped libzip
   ArchivePtr archive;
   [[noreturn]] void fail(zip_error_t* error) const {
+    if (failure != nullptr) std::rethrow_exception(failure);
     const int code = zip_error_system_type(error) == ZIP_ET_SYS ? zip_error_code_system(error) : EIO;
     throw_system(1602, function, path, "cannot be written", code, where);
   }
+
+  zip_int64_t answer(void* data, std::uint64_t size, zip_source_cmd_t command);
+  bool seek(void* data, std::uint64_t size);
+  std::uint64_t end = 0;  // of the archive, as far as it is written
 };
 
-ZipWriter::ZipWriter(std::string_view function, const std::string& path, bool compressed, std::source_location where)
-    : state_(std::make_unique<State>()) {
-  State& s = *state_;
-  s.function = function, s.path = path, s.beside = name_beside(path), s.where = where, s.compressed = compressed;
-  int code = 0;
-  s.archive.reset(zip_open(s.beside.c_str(), ZIP_CREATE | ZIP_EXCL, &code));
-  if (s.archive != nullptr) return;
+/// Where the next part is written.
+bool ZipWriter::State::seek(void* data, std::uint64_t size) {
   zip_error_t error;
-  zip_error_init_with_code(&error, code);
+  zip_error_init(&error);
+  const zip_int64_t at = zip_source_seek_compute_offset(file.position(), end, data, size, &error);
+  zip_error_fini(&error);
+  if (at >= 0) file.seek(static_cast<std::uint64_t>(at));
+  return at >= 0;
+}
+
+/// What libzip asks of the file that it writes to, which is empty at first. Left to itself it writes to one of a name
+/// that nobody knows once the process has been killed.
+zip_int64_t ZipWriter::State::answer(void* data, std::uint64_t size, zip_source_cmd_t command) try {
+  switch (command) {
+    case ZIP_SOURCE_SUPPORTS:
+      return zip_source_make_command_bitmap(
+          ZIP_SOURCE_OPEN, ZIP_SOURCE_READ, ZIP_SOURCE_CLOSE, ZIP_SOURCE_STAT, ZIP_SOURCE_ERROR, ZIP_SOURCE_FREE,
+          ZIP_SOURCE_SEEK, ZIP_SOURCE_TELL, ZIP_SOURCE_BEGIN_WRITE, ZIP_SOURCE_COMMIT_WRITE, ZIP_SOURCE_ROLLBACK_WRITE,
+          ZIP_SOURCE_WRITE, ZIP_SOURCE_SEEK_WRITE, ZIP_SOURCE_TELL_WRITE, ZIP_SOURCE_REMOVE, -1);
+    case ZIP_SOURCE_STAT: {
+      zip_stat_t none;
+      zip_stat_init(&none);
+      none.valid = ZIP_STAT_SIZE, none.size = 0;
+      if (size < sizeof(none)) return -1;
+      std::memcpy(data, &none, sizeof(none));
+      return sizeof(none);
+    }
+    case ZIP_SOURCE_WRITE:
+      file.write({static_cast<const char*>(data), size});
+      end = std::max(end, file.position());
+      return static_cast<zip_int64_t>(size);
+    case ZIP_SOURCE_SEEK_WRITE: return seek(data, size) ? 0 : -1;
+    case ZIP_SOURCE_TELL_WRITE: return static_cast<zip_int64_t>(file.position());
+    case ZIP_SOURCE_ERROR: {
+      const int error[] = {ZIP_ER_WRITE, EIO};
+      if (size < sizeof(error)) return -1;
+      std::memcpy(data, error, sizeof(error));
+      return sizeof(error);
+    }
+    default: return 0;
+  }
+} catch (...) {
+  failure = std::current_exception();
+  return -1;
+}
+
+ZipWriter::ZipWriter(std::string_view function, const std::string& path, bool compressed, std::source_location where)
+    : state_(std::make_unique<State>(function, path, where)) {
+  State& s = *state_;
+  s.compressed = compressed;
+  zip_error_t error;
+  zip_error_init(&error);
+  const auto answer = [](void* state, void* data, zip_uint64_t size, zip_source_cmd_t command) {
+    return static_cast<State*>(state)->answer(data, size, command);
+  };
+  zip_source_t* const source = zip_source_function_create(answer, &s, &error);
+  if (source != nullptr) s.archive.reset(zip_open_from_source(source, ZIP_CREATE | ZIP_TRUNCATE, &error));
+  if (s.archive != nullptr) return;
+  if (source != nullptr) zip_source_free(source);
   s.fail(&error);
 }
 ZipWriter::~ZipWriter() = default;
@@ -137,16 +198,13 @@ void ZipWriter::add(const std::string& name, std::string_view first, std::string
 void ZipWriter::commit() {
   State& s = *state_;
   if (zip_get_num_entries(s.archive.get(), 0) == 0) {  // libzip writes no empty archive
-    s.archive.reset();
-    AtomicFile empty(s.function, s.path, s.where);
     constexpr std::string_view kEnd("PK\5\6\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 22);
-    empty.write(kEnd);
-    empty.commit();
-    return;
+    s.file.write(kEnd);
+  } else {
+    if (zip_close(s.archive.get()) != 0) s.fail(zip_get_error(s.archive.get()));
+    (void)s.archive.release();  // it is closed
   }
-  if (zip_close(s.archive.get()) != 0) s.fail(zip_get_error(s.archive.get()));
-  (void)s.archive.release();  // it is closed
-  commit_file(s.function, s.beside, s.path, s.where);
+  s.file.commit();
 }
 
 }  // namespace fermata
