@@ -74,7 +74,7 @@ double matmul_i32_portable_cost(const CallArgs& args) {
   const double rate = eager::instruction_set() == "avx512" ? 30 : eager::instruction_set() == "avx2" ? 15 : 8;
   const auto sides =
       static_cast<double>(args.inputs[0].element_count() + args.inputs[1].element_count());  // widened first
-  return 300 + p.multiply_adds() / rate + sides * 0.3 + (p.batches > 1 ? 80 * static_cast<double>(p.batches) : 0);
+  return 450 + p.multiply_adds() / rate + sides * 0.3 + (p.batches > 1 ? 80 * static_cast<double>(p.batches) : 0);
 }
 
 void matmul_packed_portable(const CallArgs& args) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "codegen_cpu/eager/eager.h"
 #include "codegen_cpu/irregular/positions.h"
 #include "codegen_cpu/irregular/strided_copy.h"
 #include "codegen_cpu/library/matmul_bytes.h"
@@ -17,8 +18,8 @@ namespace fermata {
 
 bool has_vnni() {
 #if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  return eager::instruction_set() == "avx512" && __builtin_cpu_supports("avx512vnni") &&
+         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 #else
   return false;
 #endif

@@ -129,6 +129,8 @@ void multiply_panels(std::int64_t k, const T* a, std::int64_t a_row, const T* b,
 #pragma GCC unroll 5
   for (const T*& row : rows) row = a, a = next_row(a, 3 * a_row);
   const T* const end = rows[0] + k;
+  // With AVX2 the ends of steps cost: 1024^3 of f32 on Zen 3 runs at 46.0 multiply-adds per ns instead of 44.5.
+#pragma GCC unroll kVectorBytes == 32 ? 2 : 1
   do {
     V columns[kVectors];
 #pragma GCC unroll 2

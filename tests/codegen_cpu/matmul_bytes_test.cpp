@@ -83,10 +83,13 @@ struct Product {
   }
 };
 
+/// Also of operands for which there are better ones.
+bool pairs_can_run(const CallArgs&) { return has_byte_pairs(); }
+
 TEST(MatmulBytes, EveryKernelIsExact) {
   std::mt19937_64 random(3);
-  constexpr std::int64_t kSizes[][3] = {{1, 1, 1},   {1, 130, 64},  {5, 64, 63},   {33, 65, 129},
-                                        {3, 7, 200}, {600, 70, 10}, {64, 520, 70}, {2, 1, 1000}};
+  constexpr std::int64_t kSizes[][3] = {{1, 1, 1},     {1, 130, 64},  {5, 64, 63},  {33, 65, 129},  {3, 7, 200},
+                                        {600, 70, 10}, {64, 520, 70}, {2, 1, 1000}, {100, 24, 2500}};
   for (const DType left : {DType::i8, DType::u8})
     for (const DType right : {DType::i8, DType::u8})
       for (const auto& [m, n, k] : kSizes) {
@@ -95,12 +98,14 @@ TEST(MatmulBytes, EveryKernelIsExact) {
         for (const bool transposed : {false, true}) {
           EXPECT_EQ(p.run(&matmul_i32_portable, nullptr, transposed, false), p.wanted) << sizes;
           EXPECT_EQ(p.run(&matmul_i32_amx, &matmul_i32_amx_fits, transposed, false), p.wanted) << sizes;
+          EXPECT_EQ(p.run(&matmul_i32_pairs, &pairs_can_run, transposed, false), p.wanted) << sizes;
           if (!has_onednn()) continue;
           EXPECT_EQ(p.run(&matmul_i32_onednn, &matmul_i32_onednn_fits, transposed, false), p.wanted) << sizes;
         }
         if (right != DType::i8) continue;
         EXPECT_EQ(p.run(&matmul_packed_portable, nullptr, false, true), p.wanted) << sizes;
         EXPECT_EQ(p.run(&matmul_packed_amx, &matmul_packed_amx_fits, false, true), p.wanted) << sizes;
+        EXPECT_EQ(p.run(&matmul_packed_pairs, &pairs_can_run, false, true), p.wanted) << sizes;
         if (!has_vnni()) continue;
         EXPECT_EQ(p.run(&matmul_packed_vnni, &matmul_packed_vnni_fits, false, true), p.wanted) << sizes;
       }
@@ -111,6 +116,8 @@ TEST(MatmulBytes, SumsOfNothingAreZero) {
   Product p(DType::u8, DType::i8, 3, 5, 0, random);
   EXPECT_EQ(p.run(&matmul_i32_portable, nullptr, false, false), p.wanted);
   EXPECT_EQ(p.run(&matmul_packed_portable, nullptr, false, true), p.wanted);
+  EXPECT_EQ(p.run(&matmul_i32_pairs, &pairs_can_run, false, false), p.wanted);
+  EXPECT_EQ(p.run(&matmul_packed_pairs, &pairs_can_run, false, true), p.wanted);
 }
 
 void say_whether_onednn_multiplies_bytes() {
