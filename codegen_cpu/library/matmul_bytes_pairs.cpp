@@ -29,8 +29,6 @@ bool has_byte_pairs() {
 namespace {
 
 constexpr std::int64_t kBlockGroup = kBytesColumns * kBytesGroup;
-/// Rows that meet a block before the next one does: a stretch of k of theirs stays in the second-level cache.
-constexpr std::int64_t kRows = 96;
 /// Multiply-adds per nanosecond of one core.
 constexpr double kPerNs = 66;
 
@@ -107,13 +105,13 @@ struct Blocks {
 
 void multiply(const WidenedRows& x, const Blocks& blocks, std::int64_t batches, std::int64_t rows, std::int64_t columns,
               std::int32_t* out) {
-  const std::int64_t across = parts(columns, kBytesColumns), down = parts(rows, kRows);
+  const std::int64_t across = parts(columns, kBytesColumns), down = parts(rows, kBytesRows);
   const double ns =
-      50 + static_cast<double>(std::min(rows, kRows) * std::min(columns, kBytesColumns) * x.row()) / kPerNs;
+      50 + static_cast<double>(std::min(rows, kBytesRows) * std::min(columns, kBytesColumns) * x.row()) / kPerNs;
   parallel_for(0, batches * down * across, ns, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t task = begin; task < end; ++task) {
       const std::int64_t block = task % across, batch = task / across / down;
-      const std::int64_t first = task / across % down * kRows, row = batch * rows + first;
+      const std::int64_t first = task / across % down * kBytesRows, row = batch * rows + first;
       pairs_tile_avx2({.x = x.at(row),
                        .x_row = x.row(),
                        .groups = blocks.groups,
@@ -121,7 +119,7 @@ void multiply(const WidenedRows& x, const Blocks& blocks, std::int64_t batches, 
                        .has_signs = blocks.has_signs,
                        .out = out + row * columns + block * kBytesColumns,
                        .out_row = columns,
-                       .rows = std::min(kRows, rows - first),
+                       .rows = std::min(kBytesRows, rows - first),
                        .columns = std::min(kBytesColumns, columns - block * kBytesColumns)});
     }
   });

@@ -8,6 +8,8 @@ namespace fermata {
 
 /// Columns of a block, and positions of k that lie together in it: the layout of matmul_packed.
 inline constexpr std::int64_t kBytesColumns = 64, kBytesGroup = 4;
+/// Rows that meet a block before the next one does: a stretch of k of theirs stays in the second-level cache.
+inline constexpr std::int64_t kBytesRows = 96;
 
 /// out[rows, columns] = x[rows, k] times one block of up to 64 columns; strides in elements.
 struct PairsTile {
@@ -18,7 +20,7 @@ struct PairsTile {
   bool has_signs;          // of the block
   std::int32_t* out;
   std::int64_t out_row;
-  std::int64_t rows, columns;
+  std::int64_t rows, columns;  // at most kBytesRows
 };
 void pairs_tile_avx2(const PairsTile& tile);
 

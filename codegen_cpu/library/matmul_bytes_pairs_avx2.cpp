@@ -4,6 +4,7 @@
 #include <immintrin.h>
 
 #include <cstddef>
+#include <cstring>
 #include <iterator>
 
 #include "codegen_cpu/library/matmul_bytes_pairs.h"
@@ -14,6 +15,10 @@ namespace {
 constexpr int kRows = 6, kColumns = 8;
 /// Groups after which sums are stored, and go on for other columns: a part of a block stays in the first-level cache.
 constexpr std::int64_t kDepth = 256;
+/// Bytes.
+constexpr std::int64_t kLine = 64, kFewAhead = 4096;
+/// Groups from which on copying a result costs little beside its sums.
+constexpr std::int64_t kGathered = 32;
 
 template <bool kHasSigns> inline __m256i widened(const std::byte* from) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
@@ -26,10 +31,10 @@ template <bool kHasSigns> inline __m256i widened(const std::byte* from) {
   asm("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+x"(sum), "=&x"(product) : "x"(row), "x"(columns));
 }
 
-/// kCount rows by kUnits times eight columns.
+/// kCount rows by kUnits times eight columns. The block is fetched so many bytes ahead.
 template <bool kHasSigns, int kCount, int kUnits>
 void multiply_rows(const std::int16_t* x, std::int64_t x_row, std::int64_t groups, const std::byte* block,
-                   std::int32_t* out, std::int64_t out_row, std::int64_t columns, bool first) {
+                   std::int64_t ahead, std::int32_t* out, std::int64_t out_row, std::int64_t columns, bool first) {
   __m256i sums[kUnits][kCount][2];
 #pragma GCC unroll 6
   for (auto& unit : sums)
@@ -39,6 +44,7 @@ void multiply_rows(const std::int16_t* x, std::int64_t x_row, std::int64_t group
 #pragma GCC unroll 6
     for (int u = 0; u < kUnits; ++u) {
       const std::byte* const from = block + u * kColumns * 4;
+      if (u % 2 == 0) _mm_prefetch(from + ahead, _MM_HINT_T0);
       const __m256i left = widened<kHasSigns>(from), right = widened<kHasSigns>(from + 16);
 #pragma GCC unroll 6
       for (int i = 0; i < kCount; ++i) {
@@ -69,8 +75,8 @@ void multiply_rows(const std::int16_t* x, std::int64_t x_row, std::int64_t group
     }
 }
 
-using Multiply = void (*)(const std::int16_t*, std::int64_t, std::int64_t, const std::byte*, std::int32_t*,
-                          std::int64_t, std::int64_t, bool);
+using Multiply = void (*)(const std::int16_t*, std::int64_t, std::int64_t, const std::byte*, std::int64_t,
+                          std::int32_t*, std::int64_t, std::int64_t, bool);
 
 template <bool kHasSigns> void multiply(const PairsTile& t) {
   static constexpr Multiply kOf[] = {multiply_rows<kHasSigns, 1, 1>, multiply_rows<kHasSigns, 2, 1>,
@@ -84,25 +90,35 @@ template <bool kHasSigns> void multiply(const PairsTile& t) {
   static constexpr Wide kWide[] = {{multiply_rows<kHasSigns, 1, 4>, 4 * kColumns},
                                    {multiply_rows<kHasSigns, 2, 2>, 2 * kColumns},
                                    {multiply_rows<kHasSigns, 3, 2>, 2 * kColumns}};
+  // Rows of a result are often pages apart: a block's are stored in whole cache lines at the end.
+  alignas(64) std::int32_t gathered[kBytesRows * kBytesColumns];
+  const bool gathers = t.rows > kRows && t.groups >= kGathered;
   const std::int64_t parts = t.groups > kDepth ? (t.groups + kDepth - 1) / kDepth : 1;
   for (std::int64_t part = 0; part < parts; ++part) {
     const std::int64_t begin = t.groups * part / parts, groups = t.groups * (part + 1) / parts - begin;
-    const auto run = [&](Multiply f, std::int64_t row, std::int64_t column) {
-      f(t.x + row * t.x_row + begin * 4, t.x_row, groups, t.block + (begin * kBytesColumns + column) * 4,
-        t.out + row * t.out_row + column, t.out_row, t.columns - column, part == 0);
+    std::int32_t* const out = gathers ? gathered : t.out;
+    const std::int64_t out_row = gathers ? kBytesColumns : t.out_row;
+    const auto run = [&](Multiply f, std::int64_t row, std::int64_t column, std::int64_t ahead) {
+      f(t.x + row * t.x_row + begin * 4, t.x_row, groups, t.block + (begin * kBytesColumns + column) * 4, ahead,
+        out + row * out_row + column, out_row, t.columns - column, part == 0);
     };
     std::int64_t column = 0;
     if (t.rows <= std::ssize(kWide))
       for (const Wide& wide = kWide[t.rows - 1]; column + wide.columns <= t.columns; column += wide.columns)
-        run(wide.multiply, 0, column);
+        run(wide.multiply, 0, column, kFewAhead);
     for (; column < t.columns; column += kColumns)
       for (std::int64_t row = 0; row < t.rows;) {
         const std::int64_t left = t.rows - row;  // shared out evenly at the end: one row takes as long as three
         const std::int64_t count = left >= 2 * kRows ? kRows : left > kRows ? (left + 1) / 2 : left;
-        run(kOf[count - 1], row, column);
+        // The first rows fetch the next cache line of each group, and at the end of a group what follows in memory.
+        const bool is_last = column + kLine / 4 >= kBytesColumns;
+        run(kOf[count - 1], row, column, row > 0 ? 0 : is_last ? groups * 4 * kBytesColumns - column * 4 : kLine);
         row += count;
       }
   }
+  if (gathers)
+    for (std::int64_t row = 0; row < t.rows; ++row)
+      std::memcpy(t.out + row * t.out_row, gathered + row * kBytesColumns, static_cast<std::size_t>(t.columns) * 4);
 }
 
 }  // namespace
