@@ -72,6 +72,7 @@ void peak(benchmark::State& state, const Peak& of, int threads) {
   constexpr std::size_t kRounds = 1'000'000;
   constexpr double kNanoseconds = 3e6;  // more than the pool wants for splitting a loop
   fm::set_thread_count(threads);
+  state.SetLabel(std::string(of.instructions));
   double operations = 0;
   const auto start = std::chrono::steady_clock::now();
   for (auto _ : state) {

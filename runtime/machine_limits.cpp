@@ -1,4 +1,5 @@
-// See machine_limits.h. Functions are compiled for an instruction set each and picked by what the processor has.
+// See machine_limits.h. Functions are compiled for an instruction set each and picked by what the processor has and,
+// for multiply-adds, what FERMATA_CPU permits.
 #include "runtime/machine_limits.h"
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <cstring>
 
 #include "runtime/allocator.h"
+#include "runtime/processor_model.h"
 #include "runtime/thread_pool.h"
 
 #if defined(__x86_64__)
@@ -59,17 +61,20 @@ __attribute__((target("avx512f"))) void stream_avx512(void* to, const void* from
   _mm_sfence();
 }
 
-/// Latency 4 and two units a cycle need 8 chains; 12 leave room.
+/// Latency 4 and two units a cycle need 8 chains; 12 leave room. All loops over them are unrolled: an index would keep
+/// them on the stack.
 constexpr std::size_t kChains = 12;
 
 __attribute__((target("avx512f"))) double fma_avx512(std::size_t rounds) {
   __m512 chain[kChains];
+#pragma GCC unroll 12
   for (std::size_t c = 0; c < kChains; ++c) chain[c] = _mm512_set1_ps(static_cast<float>(c));
   const __m512 factor = _mm512_set1_ps(0.999f), term = _mm512_set1_ps(1e-3f);
   for (std::size_t i = 0; i < rounds; ++i)
 #pragma GCC unroll 12
     for (std::size_t c = 0; c < kChains; ++c) chain[c] = _mm512_fmadd_ps(chain[c], factor, term);
   __m512 sum = chain[0];
+#pragma GCC unroll 12
   for (std::size_t c = 1; c < kChains; ++c) sum = _mm512_add_ps(sum, chain[c]);
   const volatile float used = _mm512_cvtss_f32(sum);
   static_cast<void>(used);
@@ -78,26 +83,51 @@ __attribute__((target("avx512f"))) double fma_avx512(std::size_t rounds) {
 
 __attribute__((target("avx2,fma"))) double fma_avx2(std::size_t rounds) {
   __m256 chain[kChains];
+#pragma GCC unroll 12
   for (std::size_t c = 0; c < kChains; ++c) chain[c] = _mm256_set1_ps(static_cast<float>(c));
   const __m256 factor = _mm256_set1_ps(0.999f), term = _mm256_set1_ps(1e-3f);
   for (std::size_t i = 0; i < rounds; ++i)
 #pragma GCC unroll 12
     for (std::size_t c = 0; c < kChains; ++c) chain[c] = _mm256_fmadd_ps(chain[c], factor, term);
   __m256 sum = chain[0];
+#pragma GCC unroll 12
   for (std::size_t c = 1; c < kChains; ++c) sum = _mm256_add_ps(sum, chain[c]);
   const volatile float used = _mm256_cvtss_f32(sum);
   static_cast<void>(used);
   return static_cast<double>(rounds) * kChains * 8 * 2;
 }
 
+/// Bytes widened to i16, multiplied and added in pairs. An instruction for four bytes (vpmaddubsw) saturates. Written
+/// out, as compilers move products of constants out of the loop.
+__attribute__((target("avx2"))) double pairs_int8(std::size_t rounds) {
+  __m256i chain[kChains];
+#pragma GCC unroll 12
+  for (std::size_t c = 0; c < kChains; ++c) chain[c] = _mm256_set1_epi32(static_cast<int>(c));
+  const __m256i factor = _mm256_set1_epi16(3);
+  for (std::size_t i = 0; i < rounds; ++i)
+#pragma GCC unroll 12
+    for (std::size_t c = 0; c < kChains; ++c) {
+      __m256i product;
+      asm("vpmaddwd %2, %2, %1\n\tvpaddd %1, %0, %0" : "+x"(chain[c]), "=&x"(product) : "x"(factor));
+    }
+  __m256i sum = chain[0];
+#pragma GCC unroll 12
+  for (std::size_t c = 1; c < kChains; ++c) sum = _mm256_add_epi32(sum, chain[c]);
+  const volatile int used = _mm256_cvtsi256_si32(sum);
+  static_cast<void>(used);
+  return static_cast<double>(rounds) * kChains * 16 * 2;
+}
+
 __attribute__((target("avx512bf16"))) double pairs_bf16(std::size_t rounds) {
   __m512 chain[kChains];
+#pragma GCC unroll 12
   for (std::size_t c = 0; c < kChains; ++c) chain[c] = _mm512_set1_ps(static_cast<float>(c));
   const auto factor = reinterpret_cast<__m512bh>(_mm512_set1_epi16(0x3f00)), other = factor;
   for (std::size_t i = 0; i < rounds; ++i)
 #pragma GCC unroll 12
     for (std::size_t c = 0; c < kChains; ++c) chain[c] = _mm512_dpbf16_ps(chain[c], factor, other);
   __m512 sum = chain[0];
+#pragma GCC unroll 12
   for (std::size_t c = 1; c < kChains; ++c) sum = _mm512_add_ps(sum, chain[c]);
   const volatile float used = _mm512_cvtss_f32(sum);
   static_cast<void>(used);
@@ -106,12 +136,14 @@ __attribute__((target("avx512bf16"))) double pairs_bf16(std::size_t rounds) {
 
 __attribute__((target("avx512vnni"))) double quadruples_int8(std::size_t rounds) {
   __m512i chain[kChains];
+#pragma GCC unroll 12
   for (std::size_t c = 0; c < kChains; ++c) chain[c] = _mm512_set1_epi32(static_cast<int>(c));
   const __m512i factor = _mm512_set1_epi8(3);
   for (std::size_t i = 0; i < rounds; ++i)
 #pragma GCC unroll 12
     for (std::size_t c = 0; c < kChains; ++c) chain[c] = _mm512_dpbusd_epi32(chain[c], factor, factor);
   __m512i sum = chain[0];
+#pragma GCC unroll 12
   for (std::size_t c = 1; c < kChains; ++c) sum = _mm512_add_epi32(sum, chain[c]);
   const volatile int used = _mm512_cvtsi512_si32(sum);
   static_cast<void>(used);
@@ -201,18 +233,25 @@ void copy_on_threads(const Copy& copy, void* to, const void* from, std::size_t b
 
 const std::vector<Peak>& peaks() {
   static const auto& all = *new std::vector<Peak>([] {
-    double (*fma)(std::size_t) = &fma_portable;
+    Peak f32{"fma_peak", "scalars", &fma_portable}, bf16, int8;
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) fma = &fma_avx2;
-    if (__builtin_cpu_supports("avx512f")) fma = &fma_avx512;
+    const bool avx2 = permits_instructions("avx2") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    const bool avx512 = avx2 && permits_instructions("avx512") && __builtin_cpu_supports("avx512f");
+    if (avx2) f32 = {"fma_peak", "AVX2", &fma_avx2};
+    if (avx512) f32 = {"fma_peak", "AVX-512", &fma_avx512};
 #endif
-    auto *bf16 = fma, *int8 = fma;
+    bf16 = int8 = f32, bf16.name = "bf16_peak", int8.name = "int8_peak";
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512bf16")) bf16 = &pairs_bf16;
-    if (__builtin_cpu_supports("avx512vnni")) int8 = &quadruples_int8;
-    if (has_tiles()) bf16 = &tiles_bf16, int8 = &tiles_int8;
+    const auto choose = [](Peak& peak, std::string_view instructions, double (*run)(std::size_t)) {
+      peak.instructions = instructions, peak.run = run;
+    };
+    if (avx2 && !avx512) choose(int8, "AVX2, pairs", &pairs_int8);
+    if (avx512 && __builtin_cpu_supports("avx512bf16")) choose(bf16, "AVX-512 BF16", &pairs_bf16);
+    if (avx512 && __builtin_cpu_supports("avx512vnni")) choose(int8, "AVX-512 VNNI", &quadruples_int8);
+    if (avx512 && permits_instructions("amx") && has_tiles())
+      choose(bf16, "AMX", &tiles_bf16), choose(int8, "AMX", &tiles_int8);
 #endif
-    return std::vector<Peak>{{"fma_peak", fma}, {"bf16_peak", bf16}, {"int8_peak", int8}};
+    return std::vector<Peak>{f32, bf16, int8};
   }());
   return all;
 }

@@ -21,9 +21,11 @@ const std::vector<Copy>& copies();
 void copy_on_threads(const Copy& copy, void* to, const void* from, std::size_t bytes);
 
 /// Multiply-adds of one dtype from registers on one core, with enough independent chains to hide their latency, using
-/// the fastest instruction of this processor (tiles, dot products of pairs and quadruples, else f32 FMA).
+/// the fastest instruction of this processor that FERMATA_CPU permits (tiles, dot products of pairs and quadruples,
+/// else f32 FMA).
 struct Peak {
   std::string_view name;              // of the benchmark row
+  std::string_view instructions;      // which these are
   double (*run)(std::size_t rounds);  // returns the number of operations
 };
 /// f32, bf16 accumulated in f32, and bytes accumulated in i32.

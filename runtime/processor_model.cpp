@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "runtime/environment.h"
 
 #if defined(__x86_64__)
@@ -24,6 +26,14 @@ std::string processor_model() {
       for (const unsigned word : {a, b, c, d}) text += fmt::format(" {:x}", word);
 #endif
   return text;
+}
+
+bool permits_instructions(std::string_view set) {
+  constexpr std::string_view kSets[] = {"baseline", "avx2", "avx512", "amx"};  // each has those before it
+  const char* const wanted = environment_variable("FERMATA_CPU");
+  if (wanted == nullptr || *wanted == '\0') return true;
+  const auto* const last = std::ranges::find(kSets, std::string_view(wanted));
+  return std::find(kSets, last, set) != last || set == wanted;
 }
 
 }  // namespace fermata

@@ -25,6 +25,7 @@
 #include "ir/ops/products.h"
 #include "ir/shape.h"
 #include "runtime/call_attributes.h"
+#include "runtime/processor_model.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -47,16 +48,11 @@ bool system_permits_tiles() {
   return syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
 }
 
-bool is_allowed() {
-  const char* const wanted = environment_variable("FERMATA_CPU");
-  return wanted == nullptr || *wanted == '\0' || std::string_view(wanted) == "amx";
-}
-
 }  // namespace
 
 bool has_amx() {
-  static const bool has =
-      is_allowed() && eager::instruction_set() == "avx512" && processor_has_tiles() && system_permits_tiles();
+  static const bool has = permits_instructions("amx") && eager::instruction_set() == "avx512" &&
+                          processor_has_tiles() && system_permits_tiles();
   return has;
 }
 
