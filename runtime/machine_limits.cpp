@@ -122,7 +122,9 @@ __attribute__((target("avx512bf16"))) double pairs_bf16(std::size_t rounds) {
   __m512 chain[kChains];
 #pragma GCC unroll 12
   for (std::size_t c = 0; c < kChains; ++c) chain[c] = _mm512_set1_ps(static_cast<float>(c));
-  const auto factor = reinterpret_cast<__m512bh>(_mm512_set1_epi16(0x3f00)), other = factor;
+  __m512i halves = _mm512_set1_epi16(0x3f00);
+  asm volatile("" : "+v"(halves));  // a constant would let products be computed by the compiler
+  const auto factor = reinterpret_cast<__m512bh>(halves), other = factor;
   for (std::size_t i = 0; i < rounds; ++i)
 #pragma GCC unroll 12
     for (std::size_t c = 0; c < kChains; ++c) chain[c] = _mm512_dpbf16_ps(chain[c], factor, other);
@@ -138,7 +140,8 @@ __attribute__((target("avx512vnni"))) double quadruples_int8(std::size_t rounds)
   __m512i chain[kChains];
 #pragma GCC unroll 12
   for (std::size_t c = 0; c < kChains; ++c) chain[c] = _mm512_set1_epi32(static_cast<int>(c));
-  const __m512i factor = _mm512_set1_epi8(3);
+  __m512i factor = _mm512_set1_epi8(3);
+  asm volatile("" : "+v"(factor));
   for (std::size_t i = 0; i < rounds; ++i)
 #pragma GCC unroll 12
     for (std::size_t c = 0; c < kChains; ++c) chain[c] = _mm512_dpbusd_epi32(chain[c], factor, factor);
