@@ -95,7 +95,9 @@ class Descriptors {
   Descriptors(const Shapes& s, const void* bias) {
     check_library(library().description_create(&matmul, s.compute_type, s.scale_type), "cublasLtMatmulDescCreate");
     set(kTransA, s.a.operation), set(kTransB, s.b.operation), set(kEpilogue, s.epilogue);
-    if (bias != nullptr) set(kBiasPointer, bias), set(kBiasDataType, s.result_type);
+    // cuBLASLt refuses a bias that the epilogue does not add.
+    if (bias != nullptr && (s.epilogue & kEpilogueBias) != 0)
+      set(kBiasPointer, bias), set(kBiasDataType, s.result_type);
     a = layout(s.a, s.factor_type, s.batches), b = layout(s.b, s.factor_type, s.batches),
     d = layout(s.d, s.result_type, s.batches);
   }
