@@ -154,7 +154,8 @@ int main(int argc, char** argv) {
     else if (!word.starts_with("--"))
       names.insert(word);
     else {
-      std::fprintf(stderr, "usage: fermata_functions [--elements N] [--dtype f32] [--limit RATIO] [--all] [NAME ...]\n");
+      std::fprintf(stderr,
+                   "usage: fermata_functions [--elements N] [--dtype f32] [--limit RATIO] [--all] [NAME ...]\n");
       return 2;
     }
   }
@@ -169,9 +170,7 @@ int main(int argc, char** argv) {
         const std::vector<fm::Tensor> x = coverage::sample_inputs(way, dtype);
         fm::sync(x);
         times = time_of(function, x);
-      } catch (const std::exception&) {
-        continue;
-      }
+      } catch (const std::exception&) { continue; }
       const double worst = std::isnan(times.function) ? times.compiled / times.eager : times.worst_ratio();
       sum += std::log(times.compiled / times.eager), ++count;
       if (worst > limit) ++above;
