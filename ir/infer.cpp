@@ -140,7 +140,7 @@ void InferCall::require_positive(std::int64_t value, std::string_view what) cons
 void InferCall::refuse_dtype(std::size_t i) const {
   const DType dtype = operand(i).dtype;
   if (is_quantized(dtype))
-    fail<UnsupportedError>(2004, "UnsupportedError", fmt::format("does not compute with {} yet", name(dtype)));
+    fail<UnsupportedError>(2004, "UnsupportedError", fmt::format("does not compute with {}", name(dtype)));
   fail<DTypeError>(1101, "DTypeError", fmt::format("does not take {}", name(dtype)), {},
                    dtype == DType::boolean ? "convert it first, for example to i32"
                    : is_small(dtype)       ? fmt::format("convert it first, to {}", name(arithmetic_dtype(dtype)))
@@ -162,7 +162,7 @@ void InferCall::require_index_dtype() const {
 void InferCall::require_wanted_dtype(DTypeSet accepted, std::string_view description) const {
   if (accepted.has(wanted.dtype)) return;
   if (is_quantized(wanted.dtype))
-    fail<UnsupportedError>(2004, "UnsupportedError", fmt::format("does not compute with {} yet", name(wanted.dtype)));
+    fail<UnsupportedError>(2004, "UnsupportedError", fmt::format("does not compute with {}", name(wanted.dtype)));
   fail<DTypeError>(1104, "DTypeError", fmt::format("the result must be {}, not {}", description, name(wanted.dtype)));
 }
 

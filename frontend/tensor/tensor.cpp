@@ -74,7 +74,7 @@ template <class T> std::vector<T> converted(const HostElements& elements, const 
   if (!known)
     throw UnsupportedError(
         2004, format_error(2004, "UnsupportedError",
-                           fmt::format("{}: does not convert {} yet", function, name(elements.dtype())), {}, where));
+                           fmt::format("{}: does not convert {}", function, name(elements.dtype())), {}, where));
   return result;
 }
 

@@ -203,7 +203,7 @@ TEST_P(Errors, DTypes) {
             "FM1104 DTypeError: random_normal: the result must be floating, not i32\n"
             "  at   HERE");
   EXPECT_EQ(message<UnsupportedError>([] { zeros({2}, DType::qi8); }),
-            "FM2004 UnsupportedError: full: does not compute with qi8 yet\n"
+            "FM2004 UnsupportedError: full: does not compute with qi8\n"
             "  at   HERE");
   EXPECT_EQ(message<DTypeError>([] { ones({2}, DType::c64).astype(DType::f32); }),
             "FM1110 DTypeError: cast: c64 does not convert to f32\n"
