@@ -249,8 +249,9 @@ template <class T, int kPart> std::int64_t turn_few_lines(const TransposedPlane&
   const auto* const from = static_cast<const T*>(p.from) + i0;
   const std::int64_t end = (p.columns - 1) * p.from_line + p.lines - i0;
   std::int64_t j = 0;
-  with_dense_step(p.from_line,
-                  [&]<int kStep>(std::integral_constant<int, kStep>) { j = turn_dense_lines<T, kStep>(p, i0); });
+  if (few <= p.from_line)  // lines of overlapping windows are more than their columns are apart
+    with_dense_step(p.from_line,
+                    [&]<int kStep>(std::integral_constant<int, kStep>) { j = turn_dense_lines<T, kStep>(p, i0); });
   const std::int64_t read = kSide * p.from_line * static_cast<std::int64_t>(sizeof(T));
   for (; j + kSide <= p.columns; j += kSide) {
     if (p.from_line < 2 * kPart)

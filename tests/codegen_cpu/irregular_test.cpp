@@ -205,6 +205,27 @@ TEST(StridedCopy, TransposesOfNarrowMatricesWriteNothingElse) {
       }
 }
 
+TEST(StridedCopy, WindowsThatOverlapAreCopiedInEitherOrder) {
+  std::mt19937_64 random(seed());
+  for (const DType dtype : kOneOfEachSize)
+    for (std::int64_t step = 0; step <= 9; ++step)
+      for (std::int64_t size = 1; size <= 19; ++size)
+        for (const std::int64_t windows : {5, 37}) {
+          Array from(dtype, Shape{(windows - 1) * step + size});
+          from.fill(random);
+          for (const bool of_elements : {false, true}) {  // lines of one element of each window, or windows
+            const Shape sizes = of_elements ? Shape{size, windows} : Shape{windows, size};
+            Array to(dtype, sizes);
+            strided_copy({to.bytes.data(), to.strides},
+                         {from.bytes.data(), of_elements ? Shape{1, step} : Shape{step, 1}}, sizes, byte_size(dtype));
+            for (std::int64_t w = 0; w < windows; ++w)
+              for (std::int64_t i = 0; i < size; ++i)
+                ASSERT_TRUE(same(to, of_elements ? i * windows + w : w * size + i, from, w * step + i))
+                    << windows << " windows of " << size << " elements, " << step << " apart";
+          }
+        }
+}
+
 TEST(StridedCopy, TheLastOfSeveralWritesWins) {
   const ThreadCount threads(4);
   Array from(DType::i32, Shape{100'000});
