@@ -120,9 +120,10 @@ class CudaConformance : public ::testing::TestWithParam<Mode> {
   void SetUp() override {
     std::string failure_reason;
     if (!gpu::usable(&failure_reason)) GTEST_SKIP() << failure_reason;
-    gpu::keep_sources(true);
   }
-  ~CudaConformance() override { EXPECT_EQ(test::compile_kept_sources(), ""); }
+
+ private:
+  const test::CompiledSources sources_;
 };
 
 Results on_device(const Cell& cell) {

@@ -16,9 +16,10 @@ class CudaConvolution : public ::testing::Test {
   void SetUp() override {
     std::string failure_reason;
     if (!gpu::usable(&failure_reason)) GTEST_SKIP() << failure_reason;
-    gpu::keep_sources(true);
   }
-  ~CudaConvolution() override { EXPECT_EQ(test::compile_kept_sources(), ""); }
+
+ private:
+  const test::CompiledSources sources_;
 };
 
 struct Case {

@@ -28,7 +28,7 @@ struct Prepared {
 TEST_P(CudaFuzz, AgreesWithTheInterpreter) {
   std::string failure_reason;
   if (!gpu::usable(&failure_reason)) GTEST_SKIP() << failure_reason;
-  gpu::keep_sources(true);
+  const test::CompiledSources sources;
   const std::uint64_t first = test::seed_or(1);
   std::vector<Prepared> all;
   for (int i = 0; i < test::fuzz_count_or(12); ++i) {
@@ -58,7 +58,6 @@ TEST_P(CudaFuzz, AgreesWithTheInterpreter) {
     }
   }
   EXPECT_TRUE(busy > 2 * idle || busy + idle < 30) << busy << " busy runs, " << idle << " idle ones";
-  EXPECT_EQ(test::compile_kept_sources(), "");
 }
 
 /// A run with an axis of one element whose strides are so large that offsets need 64 bits; they mean nothing, so
@@ -86,7 +85,7 @@ struct WideRun {
 TEST_P(CudaFuzz, OffsetsOf64BitsAreFollowed) {
   std::string failure_reason;
   if (!gpu::usable(&failure_reason)) GTEST_SKIP() << failure_reason;
-  gpu::keep_sources(true);
+  const test::CompiledSources sources;
   const std::uint64_t first = test::seed_or(100);
   std::vector<std::unique_ptr<Prepared>> kernels;
   std::vector<std::unique_ptr<WideRun>> runs;
@@ -112,10 +111,9 @@ TEST_P(CudaFuzz, OffsetsOf64BitsAreFollowed) {
     ASSERT_NO_THROW(run->on_device->fetch());
     ASSERT_EQ(run->expected.difference(run->got), "");
   }
-  const auto sources = gpu::kept_sources();
+  const auto kept = gpu::kept_sources();
   EXPECT_TRUE(std::ranges::any_of(
-      sources, [](const gpu::KernelSource& s) { return s.body.find("const i64 n0 = ") != std::string::npos; }));
-  EXPECT_EQ(test::compile_kept_sources(), "");
+      kept, [](const gpu::KernelSource& s) { return s.body.find("const i64 n0 = ") != std::string::npos; }));
 }
 
 std::string case_name(const testing::TestParamInfo<KernelShape>& info) {

@@ -19,9 +19,10 @@ class CudaMatmul : public ::testing::Test {
   void SetUp() override {
     std::string failure_reason;
     if (!gpu::usable(&failure_reason)) GTEST_SKIP() << failure_reason;
-    gpu::keep_sources(true);
   }
-  ~CudaMatmul() override { EXPECT_EQ(test::compile_kept_sources(), ""); }
+
+ private:
+  const test::CompiledSources sources_;
 };
 
 const std::vector<std::pair<Shape, Shape>> kShapes = {

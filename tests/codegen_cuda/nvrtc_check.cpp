@@ -1,6 +1,8 @@
 // See nvrtc_check.h.
 #include "tests/codegen_cuda/nvrtc_check.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -14,7 +16,9 @@
 #include "ir/error.h"
 
 namespace fermata::test {
+namespace {
 
+/// NVRTC's first complaint, or nothing.
 std::string compile_kept_sources() {
   static std::set<std::string> done;
   std::string failure_reason;
@@ -47,6 +51,14 @@ std::string compile_kept_sources() {
   std::printf("NVRTC compiled %zu kernels for sm_80 and sm_90 in %.1f s\n", kernels, taken.count());
   const auto first = std::ranges::find_if(complaints, [](const std::string& c) { return !c.empty(); });
   return first == complaints.end() ? std::string() : *first;
+}
+
+}  // namespace
+
+CompiledSources::CompiledSources() { gpu::keep_sources(true); }
+CompiledSources::~CompiledSources() {
+  gpu::keep_sources(false);
+  EXPECT_EQ(compile_kept_sources(), "");
 }
 
 }  // namespace fermata::test

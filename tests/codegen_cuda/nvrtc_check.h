@@ -5,8 +5,14 @@
 
 namespace fermata::test {
 
-/// Compiles the sources kept since the last call, many in one program, for sm_80 and sm_90. Gives NVRTC's first
-/// complaint, or nothing; where there is no NVRTC it says so on standard output and gives nothing.
-std::string compile_kept_sources();
+/// Keeps the sources of kernels while it lives, and then expects that NVRTC compiles those that are new, many in one
+/// program, for sm_80 and sm_90. Where there is no NVRTC it says so on standard output.
+class CompiledSources {
+ public:
+  CompiledSources();
+  ~CompiledSources();
+  CompiledSources(const CompiledSources&) = delete;
+  CompiledSources& operator=(const CompiledSources&) = delete;
+};
 
 }  // namespace fermata::test

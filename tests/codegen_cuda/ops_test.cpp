@@ -75,7 +75,6 @@ class CudaOps : public testing::Test {
   void SetUp() override {
     std::string failure_reason;
     if (!gpu::usable(&failure_reason)) GTEST_SKIP() << failure_reason;
-    gpu::keep_sources(true);
   }
   static void compiled(const Calls& calls, const std::vector<std::vector<Tensor>>& inputs, std::size_t at_once = 8) {
     std::vector<DeviceProgram> programs;
@@ -98,7 +97,9 @@ class CudaOps : public testing::Test {
         programs.push_back(together(std::string(name(x[0].dtype())) + " " + c.name, {c}, x));
     compare_with_cpu(programs, Mode::eager);
   }
-  ~CudaOps() override { EXPECT_EQ(test::compile_kept_sources(), ""); }
+
+ private:
+  const test::CompiledSources sources_;
 };
 
 std::vector<std::vector<Tensor>> inputs(const std::vector<DType>& dtypes, const std::vector<Shape>& shapes) {

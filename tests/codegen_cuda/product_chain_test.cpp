@@ -23,13 +23,12 @@ class CudaProductChains : public ::testing::Test {
   void SetUp() override {
     std::string failure_reason;
     if (!gpu::usable(&failure_reason)) GTEST_SKIP() << failure_reason;
-    gpu::keep_sources(true);
     before_ = gpu::set_chain_rule(ChainRule::always);
   }
   void TearDown() override { gpu::set_chain_rule(before_); }
-  ~CudaProductChains() override { EXPECT_EQ(test::compile_kept_sources(), ""); }
 
  private:
+  const test::CompiledSources sources_;
   ChainRule before_ = ChainRule::by_cost;
   const ModeGuard guard_{Mode::compiled};
 };
