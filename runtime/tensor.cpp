@@ -10,6 +10,7 @@
 namespace fermata {
 
 TensorHooks tensor_hooks;
+constinit thread_local std::uint64_t first_version = 0;
 
 namespace {
 constexpr auto impl_class() { return BlockPool::class_of(sizeof(TensorImpl)); }
@@ -22,7 +23,8 @@ void* allocate_impl_of(Node* value) try { return BlockPool::allocate(impl_class(
 }  // namespace
 
 Tensor::Tensor(Node* value, DispatchKeySet keys)
-    : impl_(::new (allocate_impl_of(value)) TensorImpl{{1}, value, keys, 0, nullptr, nullptr, nullptr, nullptr}) {}
+    : impl_(::new (allocate_impl_of(value))
+                TensorImpl{{1}, value, keys, first_version, nullptr, nullptr, nullptr, nullptr}) {}
 
 Tensor::Tensor(const TensorType& type, DispatchKeySet keys, std::unique_ptr<TensorPayload> payload)
     : Tensor(make_leaf(type, Storage::nowhere(), keys.backend(), Node::kTensor), keys) {
@@ -94,7 +96,8 @@ std::int64_t Tensor::element_count(Location where) const { return fermata::eleme
 
 std::uint64_t Tensor::version() const {
   const TensorImpl& own = cell();
-  return own.view != nullptr ? own.view->base->version : own.version;
+  const std::uint64_t version = own.view != nullptr ? own.view->base->version : own.version;
+  return version & ((std::uint64_t{1} << kVersionBits) - 1);
 }
 
 }  // namespace fermata

@@ -63,15 +63,20 @@ struct ViewInfo {
 
 struct alignas(64) TensorImpl {
   std::atomic<std::uint64_t> refs;
-  Node* value;          // null for a view that has not been read yet
-  DispatchKeySet keys;  // contains Autograd only if a gradient is needed, so the check is free
-  std::uint64_t version;
+  Node* value;             // null for a view that has not been read yet
+  DispatchKeySet keys;     // contains Autograd only if a gradient is needed, so the check is free
+  std::uint64_t version;   // writes so far, above the number of the scope that it was made in
   TensorSlot* slot;        // owned
   ViewInfo* view;          // owned; null for ordinary tensors
   Storage* pinned;         // the buffer whose address data() returned; owns a reference
   TensorPayload* payload;  // owned; null for ordinary tensors
 };
 static_assert(sizeof(TensorImpl) == 64);
+
+/// The bits of a version that count writes. Those above them are the number of the scope of a captured function on this
+/// thread in which the identity was made; 0 outside.
+constexpr unsigned kVersionBits = 40;
+extern constinit thread_local std::uint64_t first_version;
 
 /// Functions of the engine above this layer that reading a tensor needs. Installed once, by
 /// frontend/engine/context.cpp.

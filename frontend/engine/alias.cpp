@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "dispatch/update_in_place.h"
 #include "fermata/device.h"
 #include "frontend/distributed/mesh_state.h"
+#include "frontend/engine/capture_scope.h"
 #include "frontend/engine/no_memory.h"
 #include "frontend/ops/calls.h"
 #include "frontend/transforms/autograd/autograd.h"
@@ -25,12 +27,35 @@
 #include "runtime/buffer_window.h"
 
 namespace fermata {
-namespace {
 
 Tensor handle_of(TensorImpl* impl) {
   impl->refs.fetch_add(1, std::memory_order_relaxed);
   return Tensor(impl);
 }
+
+namespace {
+
+/// The first and the last element of its cell that a tensor has; none if it is empty.
+std::optional<std::pair<std::int64_t, std::int64_t>> range_in_cell(const Tensor& t) {
+  const ViewInfo* const view = t.impl()->view;
+  const Shape sizes = view != nullptr ? view->sizes : t.shape();
+  if (element_count(sizes) == 0) return std::nullopt;
+  if (view == nullptr) return {{0, element_count(sizes) - 1}};
+  std::pair<std::int64_t, std::int64_t> range{view->offset, view->offset};
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    (view->strides[i] < 0 ? range.first : range.second) += view->strides[i] * (sizes[i] - 1);
+  return range;
+}
+
+}  // namespace
+
+bool may_share_elements(const Tensor& a, const Tensor& b) {
+  if (cell_of(a) != cell_of(b)) return false;
+  const auto x = range_in_cell(a), y = range_in_cell(b);
+  return x && y && x->first <= y->second && y->first <= x->second;
+}
+
+namespace {
 
 /// A kTensor reference more of a node.
 Node* shared(Node* node) {
@@ -74,7 +99,10 @@ void write_cell(const Tensor& target, const Tensor& given, Location where) {
   if (tracing()) [[unlikely]]
     tracer->note_write(target, where);
   take_history(target, value, where);
-  if (target.impl()->pinned == nullptr) return target.set_node(shared(value.node()));
+  if (target.impl()->pinned == nullptr) {
+    const Tensor& own = in_capture_scope() ? capture_scope->operand(value, where) : value;
+    return target.set_node(shared(own.node()));
+  }
   write_pinned(target, value, where);
   if (tracing()) [[unlikely]]
     tracer->same_value(target, value, where);

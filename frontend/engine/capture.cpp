@@ -72,8 +72,7 @@ Tensor finish(Node* node, DispatchKeySet keys, const Call& call) {
 
 Tensor capture_promoted(const Call& call, PointwiseOperands& p) {
   if (in_capture_scope()) [[unlikely]]
-    for (unsigned k = 0; k < p.count; ++k)
-      if (p.operands[k]->is_tensor()) capture_scope->touch(p.operands[k]->tensor(), call.where);
+    capture_scope->take_operands(p.operands, call.where);
   promote_and_broadcast(call, p);
   if (p.backend != BackendKey::cpu) [[unlikely]]
     require_variant(call, p.backend, p.operand);
@@ -277,8 +276,9 @@ Tensor record_node(const Call& call, std::span<const Tensor> tensors, const Attr
   if (is_unusual(call) && (is_compound(call) || runs_at_once(call))) [[unlikely]]
     return Dispatcher<GeneralCall>::redispatch(call, Functionality::capture, tensors, attributes);
   const Op op = call.entry.op;
+  std::vector<Tensor> own;
   if (in_capture_scope()) [[unlikely]]
-    for (const Tensor& t : tensors) capture_scope->touch(t, call.where);
+    tensors = capture_scope->take_operands(tensors, own, call.where);
   const BackendKey backend = common_backend(call, tensors);
   std::array<TensorType, Node::kInlineInputs> few;
   std::vector<TensorType> many;

@@ -4,11 +4,14 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "ir/error.h"
+#include "runtime/operand.h"
 #include "runtime/tensor.h"
 
 namespace fermata {
@@ -36,6 +39,12 @@ class CaptureScope {
   /// Notes an operand of a recorded call. A pending tensor from before the scope is computed first in a compiled
   /// function; in control flow it becomes an operand as it is.
   void touch(const Tensor& tensor, Location where);
+  /// The same; returns what to record instead. Several captured tensors may have one value: a leaf stands for one of
+  /// them, so that a replay reads each where it is then.
+  const Tensor& operand(const Tensor& tensor, Location where);
+  /// For all operands of a call.
+  void take_operands(std::span<const Operand*> operands, Location where);
+  std::span<const Tensor> take_operands(std::span<const Tensor> tensors, std::vector<Tensor>& own, Location where);
   /// Notes that a tensor is about to be assigned.
   void written(TensorImpl* impl);
 
@@ -81,20 +90,40 @@ class CaptureScope {
   static bool is_marked(const Node* node) { return mark_of(node) != 0; }
 
  private:
+  friend class OutsideScopes;
   static constexpr std::uint32_t kUnnoticed = ~0u;
+  static void set(CaptureScope* scope);
   static std::uint32_t mark_of(const Node* node) { return node->reserved | std::uint32_t{node->reserved2} << 16; }
   static void set_mark(Node* node, std::uint32_t mark) {
     node->reserved = static_cast<std::uint16_t>(mark), node->reserved2 = static_cast<std::uint16_t>(mark >> 16);
   }
   bool made_in_outer(const Node* node) const;
+  bool has_own_value(const Tensor& tensor) const;
+  bool made(const TensorImpl* identity) const;
+  void hide(Node* node, const Tensor& identity);
 
   CaptureScope* outer_;
   std::uint32_t number_;
   Of of_;
   std::unordered_map<const Node*, Tensor> hidden_;
+  std::vector<Tensor> values_;                               // of those, so that no later node has their address
+  std::unordered_map<const TensorImpl*, Tensor> stand_ins_;  // of captured tensors that have the value of another one
+  std::deque<Operand> operands_;                             // with those
   std::vector<Gradient> gradients_;
   std::vector<SettingRead> settings_;
   std::vector<Write> writes_;
+};
+
+/// While it lives this thread is in no scope: what it makes belongs to no function.
+class OutsideScopes {
+ public:
+  OutsideScopes() : scope_(capture_scope) { CaptureScope::set(nullptr); }
+  ~OutsideScopes() { CaptureScope::set(scope_); }
+  OutsideScopes(const OutsideScopes&) = delete;
+  OutsideScopes& operator=(const OutsideScopes&) = delete;
+
+ private:
+  CaptureScope* scope_;
 };
 
 }  // namespace fermata

@@ -7,6 +7,7 @@
 
 #include "dispatch/devices.h"
 #include "fermata/autograd.h"
+#include "fermata/modes.h"
 #include "fermata/random.h"
 #include "frontend/engine/alias.h"
 #include "frontend/transforms/autograd/autograd_tape.h"
@@ -17,8 +18,12 @@
 namespace fermata {
 namespace {
 
-/// The identity that holds the elements of a tensor.
-const TensorImpl* cell_of(const Tensor& t) { return t.impl()->view != nullptr ? t.impl()->view->base : t.impl(); }
+/// The first argument that has its elements in the same cell.
+std::size_t first_of_cell(std::span<const Tensor> arguments, std::size_t i) {
+  std::size_t first = 0;
+  while (cell_of(arguments[first]) != cell_of(arguments[i])) ++first;
+  return first;
+}
 
 /// Draws the random numbers of a replay, and restores the generator if it fails.
 class ReplayDraws {
@@ -51,6 +56,7 @@ CapturedCall::CapturedCall(std::span<const Tensor> arguments, std::span<const st
       context_(context),
       must_run_(recording.must_run()),
       captured_(std::move(recording.program)),
+      cells_(std::move(recording.cells)),
       results_(std::move(recording.results)),
       result_numbers_(std::move(recording.result_numbers)),
       form_(std::move(recording.form)),
@@ -62,18 +68,13 @@ CapturedCall::CapturedCall(std::span<const Tensor> arguments, std::span<const st
   take_arguments(arguments);
   if (must_run_) return;
   changes_an_argument_ = changes_an_argument(arguments);
-  // An argument that is also written as a captured tensor has two placeholders: only the function itself gets
-  // it right.
+  // An argument that is also written as a captured tensor has two placeholders: only the function itself gets it
+  // right.
   must_run_ = changes_an_argument_, has_conditions_ = must_run_ || !settings_.empty();
   if (must_run_) return;
-  for (const WriteBack& w : writes_)
-    if (w.value.output < 0)
-      throw UnsupportedError(
-          2701, format_error(2701, "UnsupportedError", "a compiled function assigns an existing tensor to another one",
-                             {}, where, "assign a computed value, or copy() it"));
   const auto note_layout = [&](const ProgramNode& leaf) {
     const Place& place = captured_.program().leaves[static_cast<std::size_t>(leaf.leaf)];
-    if (!place.is_of_argument() || place.is_gradient) layouts_.emplace_back(place, leaf.type);
+    if (!place.is_of_argument() || place.is_indirect()) layouts_.emplace_back(place, leaf.type);
   };
   if (!captured_.program().nodes.empty()) of_ranks_ = ProgramOfRanks::of(recording.walk(), recording.drawn, where);
   if (of_ranks_ != nullptr) {
@@ -86,8 +87,10 @@ CapturedCall::CapturedCall(std::span<const Tensor> arguments, std::span<const st
   has_conditions_ = !settings_.empty() || !layouts_.empty() || !writes_.empty() || !gradient_conditions_.empty();
   const std::size_t outputs = of_ranks_ != nullptr ? of_ranks_->outputs() : captured_.output_types().size();
   gives_outputs_ = writes_.empty() && gradient_changes_.empty() && results_.size() == outputs;
-  for (std::size_t i = 0; i < results_.size(); ++i)
-    gives_outputs_ = gives_outputs_ && results_[i].output == static_cast<std::int32_t>(i);
+  gives_outputs_ = gives_outputs_ && cells_.size() == outputs;
+  for (std::size_t i = 0; gives_outputs_ && i < outputs; ++i)
+    gives_outputs_ =
+        results_[i].cell == i && results_[i].view.empty() && cells_[i].source.output == static_cast<std::int32_t>(i);
 }
 
 CapturedCall::CapturedCall(std::span<const Tensor> arguments, std::span<const std::uint64_t> numbers,
@@ -98,7 +101,21 @@ CapturedCall::CapturedCall(std::span<const Tensor> arguments, std::span<const st
 }
 
 void CapturedCall::take_arguments(std::span<const Tensor> arguments) {
-  for (const Tensor& t : arguments) arguments_.push_back(Layout::of(*t.node())), wants_grad_.push_back(wants_grad(t));
+  for (const Tensor& t : arguments) {
+    arguments_.push_back(Layout::of(*t.node())), wants_grad_.push_back(wants_grad(t));
+    is_view_.push_back(t.impl()->view != nullptr);
+  }
+  if (std::ranges::find(is_view_, true) == is_view_.end()) return;
+  for (std::size_t i = 0; i < arguments.size(); ++i)
+    bases_.push_back({first_of_cell(arguments, i), Shape(cell_of(arguments[i])->value->sizes())});
+}
+
+bool CapturedCall::bases_match(std::span<const Tensor> arguments) const {
+  for (std::size_t i = 0; i < arguments.size(); ++i)
+    if (bases_[i].first != first_of_cell(arguments, i) ||
+        !std::ranges::equal(bases_[i].sizes, cell_of(arguments[i])->value->sizes()))
+      return false;
+  return true;
 }
 
 /// Whether an argument is also a captured tensor, and the function changes it through either.
@@ -148,7 +165,7 @@ bool CapturedCall::all_conditions_hold(std::span<const Tensor> arguments) const 
 /// The computed value of a place.
 const Tensor& CapturedCall::tensor_at(const Place& place, Replayer& r, std::span<const Tensor> arguments, Tensor& none,
                                       Location where) const {
-  if (place.is_of_leaf()) [[unlikely]]
+  if (place.is_indirect()) [[unlikely]]
     r.held.emplace_back();
   const Tensor& t = place.find(arguments, r.held.empty() ? none : r.held.back());
   if (t.node()->pending()) tensor_hooks.materialize(t.node(), "a compiled function uses a pending tensor", where);
@@ -176,34 +193,41 @@ Tensor CapturedCall::value_of(const ResultSource& source, const Replayer& r, std
   return source.place.find(arguments, held);
 }
 
-/// The current value of an identity that is about to be written.
-Tensor CapturedCall::result_of(const ResultSource& source, const Replayer& r, std::span<const Tensor> arguments) const {
-  Tensor value = value_of(source, r, arguments);
-  if (source.output >= 0) return value;
-  Tensor held;
-  const bool is_written = std::ranges::any_of(
-      writes_, [&](const WriteBack& w) { return w.target.find(arguments, held).impl() == value.impl(); });
-  return is_written ? with_history(value, {}) : value;
+Tensor CapturedCall::cell_of_results(const ResultCell& cell, const Replayer& r,
+                                     std::span<const Tensor> arguments) const {
+  Tensor value = value_of(cell.source, r, arguments);
+  const bool is_its_own = cell.is_place || (cell.source.output >= 0 && !cell.shares_value);
+  return is_its_own ? value : with_history(value, {});
+}
+
+/// After what the function writes: views are of that.
+void CapturedCall::give_results(Replayer& r, Location where) const {
+  const ModeGuard now(Mode::eager);
+  for (const Returned& result : results_) {
+    Tensor t = r.cells[result.cell];
+    for (const ViewStep& step : result.view) t = make_view(step.op, t, step.attributes, step.sizes, where);
+    r.results.push_back(std::move(t));
+  }
 }
 
 void CapturedCall::write_back(const Replayer& r, std::span<const Tensor> arguments, Location where) const {
-  const auto give = [](const Tensor& target, const Tensor& from) {
-    Node* value = from.node();
-    value->refs.fetch_add(Node::kTensor, std::memory_order_relaxed);
-    target.set_node(value);
-  };
-  for (const WriteBack& w : writes_) {
+  std::vector<Tensor> values;  // all are read before the first one is replaced
+  for (const WriteBack& w : writes_)
+    values.push_back(w.value.output >= 0 ? value_of(w.value, r, arguments)
+                                         : with_history(value_of(w.value, r, arguments), {}));
+  for (std::size_t i = 0; i < writes_.size(); ++i) {
     Tensor held;
-    const Tensor& target = w.target.find(arguments, held);
-    const Tensor& value = r.outputs[static_cast<std::size_t>(w.value.output)];
+    const Tensor& target = writes_[i].target.find(arguments, held);
     if (target.impl()->pinned == nullptr) {
-      give(target, value);
+      Node* const value = values[i].node();
+      value->refs.fetch_add(Node::kTensor, std::memory_order_relaxed);
+      target.set_node(value);
       continue;
     }
     const NoGradGuard no_grad;  // its address was returned to the caller: elements are copied there
-    write(target, value, where);
+    write(target, values[i], where);
   }
-  std::vector<Tensor> gradients;  // all are read before the first one is replaced
+  std::vector<Tensor> gradients;  // likewise
   for (const GradientChange& g : gradient_changes_)
     gradients.push_back(g.is_cleared ? Tensor() : with_history(value_of(g.value, r, arguments), {}));
   for (std::size_t i = 0; i < gradients.size(); ++i) {
@@ -217,7 +241,7 @@ void CapturedCall::replay(Replayer& r, std::span<const Tensor> arguments, Compil
                           Location where) const {
   struct Clear {
     Replayer& r;
-    ~Clear() { r.clear(), r.outputs.clear(), r.results.clear(), r.held.clear(); }
+    ~Clear() { r.clear(), r.outputs.clear(), r.cells.clear(), r.results.clear(), r.held.clear(); }
   } const clear{r};
   EventScope event([&] { return event_info(EventKind::replay, "compiled function", where); });
   if (event.is_wanted()) [[unlikely]]
@@ -233,8 +257,9 @@ void CapturedCall::replay(Replayer& r, std::span<const Tensor> arguments, Compil
     r.outputs = of_ranks_->run(leaves, draws.key(), draws.first(), where);
   }
   if (!gives_outputs_) {
-    for (const ResultSource& source : results_) r.results.push_back(result_of(source, r, arguments));
+    for (const ResultCell& cell : cells_) r.cells.push_back(cell_of_results(cell, r, arguments));
     write_back(r, arguments, where);
+    give_results(r, where);
   }
   draws.keep();
   deliver(gives_outputs_ ? r.outputs : r.results, form_.get());

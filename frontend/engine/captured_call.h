@@ -42,7 +42,7 @@ struct CaptureContext {
 /// The working state of one replay; empty between replays except for the plan.
 struct Replayer : CapturedProgram::Runner {
   using Runner::Runner;
-  std::vector<Tensor> outputs, results, held;  // held: gradients that the run reads
+  std::vector<Tensor> outputs, cells, results, held;  // held: gradients that the run reads
 };
 
 class CapturedCall {
@@ -60,9 +60,9 @@ class CapturedCall {
       return false;
     for (std::size_t i = 0; i < arguments.size(); ++i)
       if (!arguments_[i].matches(*arguments[i].node()) || wants_grad_[i] != wants_grad(arguments[i]) ||
-          identities_[i] != first_of_identity(arguments, i))
+          identities_[i] != first_of_identity(arguments, i) || is_view_[i] != (arguments[i].impl()->view != nullptr))
         return false;
-    return true;
+    return bases_.empty() || bases_match(arguments);
   }
   /// Whether captured tensors have the same layouts, and the same gradients are defined.
   bool conditions_hold(std::span<const Tensor> arguments) const {
@@ -106,6 +106,7 @@ class CapturedCall {
     while (arguments[first].impl() != arguments[i].impl()) ++first;
     return first;
   }
+  bool bases_match(std::span<const Tensor> arguments) const;
   bool all_conditions_hold(std::span<const Tensor> arguments) const;
   bool changes_an_argument(std::span<const Tensor> arguments) const;
   void take_arguments(std::span<const Tensor> arguments);
@@ -113,11 +114,19 @@ class CapturedCall {
   const Tensor& tensor_at(const Place& place, Replayer& r, std::span<const Tensor> arguments, Tensor& none,
                           Location where) const;
   void write_back(const Replayer& r, std::span<const Tensor> arguments, Location where) const;
-  Tensor result_of(const ResultSource& source, const Replayer& r, std::span<const Tensor> arguments) const;
+  void give_results(Replayer& r, Location where) const;
+  Tensor cell_of_results(const ResultCell& cell, const Replayer& r, std::span<const Tensor> arguments) const;
   Tensor value_of(const ResultSource& source, const Replayer& r, std::span<const Tensor> arguments) const;
 
   std::vector<Layout> arguments_;
-  std::vector<bool> wants_grad_;
+  std::vector<bool> wants_grad_, is_view_;
+  /// What arguments are views of: the first argument that has its elements there, and its sizes. Empty if there are no
+  /// views.
+  struct Base {
+    std::size_t first;
+    Shape sizes;
+  };
+  std::vector<Base> bases_;
   std::vector<std::size_t> identities_;
   std::vector<std::uint64_t> numbers_;
   CaptureContext context_;
@@ -126,7 +135,8 @@ class CapturedCall {
 
   CapturedProgram captured_;
   std::unique_ptr<const ProgramOfRanks> of_ranks_;  // instead of a plan, where ranks make another program of it
-  std::vector<ResultSource> results_;
+  std::vector<ResultCell> cells_;
+  std::vector<Returned> results_;
   std::vector<std::uint64_t> result_numbers_;
   std::shared_ptr<const void> form_;
   std::vector<WriteBack> writes_;

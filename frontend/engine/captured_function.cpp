@@ -51,7 +51,7 @@ class CapturedFunction::Recording : public FunctionRecording {
     std::vector<Tensor> placeholders;
     for (const TensorType& type : arguments) {
       placeholders.push_back(placeholder(type, backend, scope_));
-      add_stand_in(placeholders.back(), placeholders.size() - 1);
+      add_stand_in(placeholders.back(), {.argument = static_cast<std::int32_t>(placeholders.size() - 1)});
     }
     {
       const KeyGuard plain({}, Functionality::autograd);

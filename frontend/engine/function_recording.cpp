@@ -12,8 +12,8 @@ Tensor tensor_of(const Node* n) {
   return Tensor(const_cast<Node*>(n), DispatchKeySet(n->backend) | Functionality::dense);
 }
 
-void FunctionRecording::add_stand_in(const Tensor& tensor, std::size_t argument, bool is_gradient) {
-  stand_ins_.push_back({tensor, tensor.node(), tensor.version(), static_cast<std::int32_t>(argument), is_gradient});
+void FunctionRecording::add_stand_in(const Tensor& tensor, Place place) {
+  stand_ins_.push_back({tensor, tensor_of(tensor.node()), tensor.version(), std::move(place)});
 }
 
 void FunctionRecording::take_results(std::vector<Tensor> given, std::string_view what, Location where) {
@@ -37,7 +37,7 @@ void FunctionRecording::list_program(const DrawnRange& drawn, const Walk::IsLeaf
 
 Place FunctionRecording::place_of(const Node* leaf) const {
   for (const StandIn& s : stand_ins_)
-    if (s.node == leaf) return {.argument = s.argument, .is_gradient = s.is_gradient};
+    if (s.before.node() == leaf) return s.place;
   if (const Tensor* const identity = scope_.identity_of(leaf)) return {.hidden = *identity};
   return {.hidden = tensor_of(leaf), .is_constant = true};
 }

@@ -55,13 +55,11 @@ class FunctionRecording {
 
  protected:
   struct StandIn {
-    Tensor tensor;
-    const Node* node;  // before the function ran
+    Tensor tensor, before;  // before: its value when the function began
     std::uint64_t version;
-    std::int32_t argument;
-    bool is_gradient;
+    Place place;
   };
-  void add_stand_in(const Tensor& tensor, std::size_t argument, bool is_gradient = false);
+  void add_stand_in(const Tensor& tensor, Place place);
   /// Records the results of the function; must be called under the guards that it ran under.
   void take_results(std::vector<Tensor> given, std::string_view what, Location where);
   void add_root(Node* n);

@@ -1,6 +1,7 @@
 // See recorded_program.h.
 #include "frontend/engine/recorded_program.h"
 
+#include "frontend/engine/alias.h"
 #include "frontend/transforms/autograd/autograd_tape.h"
 
 namespace fermata {
@@ -14,12 +15,21 @@ Layout Layout::of(const Node& n) {
   return l;
 }
 
-const std::shared_ptr<LeafGradient>& leaf_of(const Place& gradient, std::span<const Tensor> arguments) {
-  if (!gradient.is_of_argument()) return gradient.leaf;
-  return grad_state(arguments[static_cast<std::size_t>(gradient.argument)].impl())->leaf;
+Node* leaf_like(const Node& n) {
+  Storage* const storage = n.storage.load(std::memory_order_acquire);
+  storage->retain();
+  const Layout l = Layout::of(n);
+  return n.is_dense_leaf() ? make_leaf(l.type, storage, n.backend, Node::kTensor)
+                           : make_strided_leaf(l.type, l.strides, l.offset, storage, n.backend, Node::kTensor);
 }
 
-const Tensor& Place::find_gradient(std::span<const Tensor> arguments, Tensor& held) const {
+const std::shared_ptr<LeafGradient>& leaf_of(const Place& gradient, std::span<const Tensor> arguments) {
+  if (!gradient.is_of_argument()) return gradient.leaf;
+  return grad_state(cell_of(arguments[static_cast<std::size_t>(gradient.argument)]))->leaf;
+}
+
+const Tensor& Place::find_indirect(std::span<const Tensor> arguments, Tensor& held) const {
+  if (!is_of_leaf()) return held = handle_of(cell_of(arguments[static_cast<std::size_t>(argument)]));
   LeafGradient& gradient = *leaf_of(*this, arguments);
   const std::lock_guard lock(gradient.mutex);
   return held = gradient.grad;

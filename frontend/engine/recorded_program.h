@@ -49,23 +49,28 @@ struct Layout {
   }
 };
 
+/// A leaf over the buffer of a materialized value, with its layout; the caller gets a kTensor reference.
+Node* leaf_like(const Node& n);
+
 /// A tensor that existed before a call: an argument or a captured tensor, or the grad() of either.
 struct Place {
   std::int32_t argument = -1;
-  bool is_gradient = false;              // of that argument
+  bool is_gradient = false;              // of that argument, or of its base
+  bool is_base = false;                  // the tensor that the argument is a view of
   Tensor hidden{};                       // a captured tensor, or a constant created by the function
   bool is_constant = false;              // such a constant
   std::shared_ptr<LeafGradient> leaf{};  // the gradient of a captured leaf
 
   bool is_of_argument() const { return argument >= 0; }
   bool is_of_leaf() const { return is_gradient || leaf != nullptr; }
-  /// `held` keeps the tensor alive if nothing else does.
+  /// Whether `held` keeps the tensor.
+  bool is_indirect() const { return is_of_leaf() || is_base; }
   const Tensor& find(std::span<const Tensor> arguments, Tensor& held) const {
-    if (is_of_leaf()) [[unlikely]]
-      return find_gradient(arguments, held);
+    if (is_indirect()) [[unlikely]]
+      return find_indirect(arguments, held);
     return is_of_argument() ? arguments[static_cast<std::size_t>(argument)] : hidden;
   }
-  const Tensor& find_gradient(std::span<const Tensor> arguments, Tensor& held) const;
+  const Tensor& find_indirect(std::span<const Tensor> arguments, Tensor& held) const;
 };
 /// The leaf of a gradient.
 const std::shared_ptr<LeafGradient>& leaf_of(const Place& gradient, std::span<const Tensor> arguments);

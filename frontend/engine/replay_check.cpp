@@ -149,7 +149,7 @@ template <class T, class Compare> Found difference_of_lists(const std::vector<T>
 }  // namespace
 
 std::optional<Difference> find_difference(const Place& now, const Place& before, Location where) {
-  if (now.argument != before.argument || now.is_gradient != before.is_gradient)
+  if (now.argument != before.argument || now.is_gradient != before.is_gradient || now.is_base != before.is_base)
     return Difference{"another argument", where};
   if (now.is_of_argument()) return {};
   if (now.leaf != before.leaf) return Difference{"the gradient of another tensor", where};
@@ -165,6 +165,16 @@ std::optional<Difference> find_difference(const Program& now, const Program& bef
 
 void CapturedCall::require_same(const CallRecording& again, Location where) const {
   const auto sources = [&](const ResultSource& a, const ResultSource& b) { return find_difference(a, b, where); };
+  const auto cells = [&](const ResultCell& a, const ResultCell& b) {
+    return a.is_place != b.is_place ? Found(Difference{"another tensor", where}) : sources(a.source, b.source);
+  };
+  const auto results = [&](const Returned& a, const Returned& b) {
+    const auto is_same_step = [](const ViewStep& x, const ViewStep& y) {
+      return x.op == y.op && x.attributes == y.attributes && x.sizes == y.sizes;
+    };
+    const bool is_same = a.cell == b.cell && std::ranges::equal(a.view, b.view, is_same_step);
+    return is_same ? Found() : Found(Difference{"another view", where});
+  };
   const auto writes = [&](const WriteBack& a, const WriteBack& b) {
     const Found target = find_difference(a.target, b.target, where);
     return target ? target : sources(a.value, b.value);
@@ -179,7 +189,8 @@ void CapturedCall::require_same(const CallRecording& again, Location where) cons
   if (!d) d = find_difference(again.program, captured_.program(), where);
   if (!d && again.draws != draws_)
     d = Difference{fmt::format("it draws {} random numbers, and drew {}", again.draws, draws_), where};
-  if (!d) d = difference_of_lists(again.results, results_, "gives", where, sources);
+  if (!d) d = difference_of_lists(again.cells, cells_, "gives", where, cells);
+  if (!d) d = difference_of_lists(again.results, results_, "gives", where, results);
   if (!d && again.result_numbers != result_numbers_) d = Difference{"the other values in its result differ", where};
   if (!d) d = difference_of_lists(again.writes, writes_, "writes", where, writes);
   if (!d)

@@ -36,7 +36,7 @@ ExportRecording::ExportRecording(std::span<const Tensor> arguments, const detail
   std::vector<Tensor> given;
   for (const Tensor& t : arguments) {
     given.push_back(stand_in(t, scope_));
-    add_stand_in(given.back(), given.size() - 1);
+    add_stand_in(given.back(), {.argument = static_cast<std::int32_t>(given.size() - 1)});
   }
   DrawnRange drawn{.key = default_generator().key(), .first = default_generator().offset()};
   {

@@ -164,9 +164,10 @@ template <class... A> class CallArguments {
 }  // namespace detail
 
 /// A compiled function. Arguments and results are trees (fermata/tensor_tree.h) of tensors, numbers, enums and text.
+/// A handle: copies share the function and its captures, so it can be stored in a std::function.
 template <class F> class CompiledFunction {
  public:
-  explicit CompiledFunction(F fn, Location where) : fn_(std::move(fn)), where_(where) {}
+  explicit CompiledFunction(F fn, Location where) : shared_(std::make_shared<Shared>(std::move(fn))), where_(where) {}
 
   template <class... A> auto operator()(const A&... args) const {
     if constexpr (!(detail::is_plain_tree<A>() && ...)) {
@@ -181,7 +182,7 @@ template <class F> class CompiledFunction {
       return call<std::remove_cvref_t<std::invoke_result_t<F&, const A&...>>>(args...);
     }
   }
-  std::size_t captures() const { return core_.captures(); }
+  std::size_t captures() const { return shared_->core.captures(); }
 
  private:
   template <class R, class... A> R call(const A&... args) const {
@@ -225,19 +226,23 @@ template <class F> class CompiledFunction {
   }
   template <class Body, class Deliver, class... A> void replay(Body&& body, Deliver&& deliver, const A&... args) const {
     const detail::CallArguments<A...> flat(args...);
-    core_.call(flat.tensors, flat.words, body, deliver, where_);
+    shared_->core.call(flat.tensors, flat.words, body, deliver, where_);
   }
   /// Runs the function on other tensors.
   template <class... A> decltype(auto) run([[maybe_unused]] std::span<const Tensor> tensors, const A&... args) const {
     [[maybe_unused]] std::size_t next = 0;
     // Braces: arguments are filled from left to right.
     const std::tuple<A...> filled{detail::refilled(args, tensors, next)...};
-    return std::apply(fn_, filled);
+    return std::apply(shared_->fn, filled);
   }
 
-  mutable F fn_;                       // as in std::function
-  Location where_;                     // of compile(); a default argument cannot follow args...
-  mutable detail::CompiledCore core_;  // its captures
+  struct Shared {
+    explicit Shared(F f) : fn(std::move(f)) {}
+    F fn;
+    detail::CompiledCore core{};  // its captures
+  };
+  std::shared_ptr<Shared> shared_;
+  Location where_;  // of compile(); a default argument cannot follow args...
 };
 
 /// Returns a compiled version of fn. Errors of a call as a whole name the line of compile(); errors of calls inside fn

@@ -1,8 +1,6 @@
 // What formulas of optimizers are made of: options as operands, and tensors that are remembered.
 #pragma once
 
-#include <utility>
-
 #include "fermata/creation.h"
 #include "fermata/device.h"
 #include "fermata/setting.h"
@@ -15,10 +13,7 @@ using vjp::VjpTensor;
 
 /// Makes what an optimizer remembers: not as a part of a function that is being compiled, which would make it anew.
 template <class F> Tensor outside(F&& make, Location where) {
-  struct Outside {
-    CaptureScope* const scope = std::exchange(capture_scope, nullptr);
-    ~Outside() { capture_scope = scope; }
-  } const none;
+  const OutsideScopes none;
   Tensor made = make();
   made.sync(where);
   return made;

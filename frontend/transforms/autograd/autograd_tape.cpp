@@ -158,14 +158,13 @@ GradEdge grad_edge(const Tensor& tensor) {
 Tensor with_history(const Tensor& value, GradEdge edge) {
   if (is_composite_tensor(value)) return value;  // histories belong to the parts
   // A compiled function binds a captured tensor by the caller's identity, not by this one.
-  if (in_capture_scope()) [[unlikely]]
-    capture_scope->touch(value, {});
+  const Tensor& own = in_capture_scope() ? capture_scope->operand(value, {}) : value;
   Tensor result;
   if (is_batched(value)) [[unlikely]] {
     const BatchedTensor& b = batched_tensor(value);
     result = make_batched(b.physical, b.level, b.batched);
   } else {
-    Node* node = value.node();
+    Node* node = own.node();
     node->refs.fetch_add(Node::kTensor, std::memory_order_relaxed);
     result = Tensor(node, value.keys() & kDataKeys);
   }
