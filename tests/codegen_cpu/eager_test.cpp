@@ -96,9 +96,20 @@ struct Data {
   }
 };
 
-enum class Layout { dense, padded, reversed, permuted, broadcast_first, broadcast_last, scalar };
-constexpr Layout kLayouts[] = {Layout::dense,           Layout::padded,         Layout::reversed, Layout::permuted,
-                               Layout::broadcast_first, Layout::broadcast_last, Layout::scalar};
+enum class Layout {
+  dense,
+  padded,
+  reversed,
+  permuted,
+  broadcast_first,
+  broadcast_last,
+  scalar,
+  windows,         // overlapping ones: a step of each axis is 1, 2 or 3 elements
+  turned_windows,  // the same with the axes in the opposite order
+};
+constexpr Layout kLayouts[] = {Layout::dense,    Layout::padded,          Layout::reversed,
+                               Layout::permuted, Layout::broadcast_first, Layout::broadcast_last,
+                               Layout::scalar,   Layout::windows,         Layout::turned_windows};
 
 Data make_data(DType t, std::vector<std::int64_t> sizes, Layout layout, Generator& random) {
   Data d{t, sizes, {}, {}, 0};
@@ -118,6 +129,14 @@ Data make_data(DType t, std::vector<std::int64_t> sizes, Layout layout, Generato
   if (layout == Layout::permuted) {
     std::int64_t stride = 1;
     for (std::size_t i = 0; i < sizes.size(); ++i) d.strides[i] = stride, stride *= std::max<std::int64_t>(sizes[i], 1);
+  }
+  if (layout == Layout::windows || layout == Layout::turned_windows) {
+    room = 1;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      const std::size_t place = layout == Layout::windows ? sizes.size() - 1 - i : i;
+      d.strides[i] = 1 + static_cast<std::int64_t>(place % 3);
+      room += d.strides[i] * std::max<std::int64_t>(sizes[i] - 1, 0);
+    }
   }
   if (layout == Layout::broadcast_first && !sizes.empty()) d.strides[0] = 0;
   if (layout == Layout::broadcast_last && !sizes.empty()) d.strides.back() = 0;
@@ -563,6 +582,11 @@ TEST(EagerReductions, layouts_that_do_not_merge) {
       std::vector<ReducedAxis> padded = merged_dense(sizes, 6);
       for (ReducedAxis& a : padded) a.stride *= 3;
       check_reduction(op, t, sizes, 6, Layout::padded, padded);
+      for (std::int64_t mask = 1; mask < 8; ++mask) {
+        const bool first = (mask & 1) != 0, second = (mask & 2) != 0, third = (mask & 4) != 0;
+        check_reduction(op, t, sizes, mask, Layout::windows, {{5, 3, first}, {13, 2, second}, {29, 1, third}});
+        check_reduction(op, t, sizes, mask, Layout::turned_windows, {{5, 1, first}, {13, 2, second}, {29, 3, third}});
+      }
     }
 }
 

@@ -118,6 +118,56 @@ TEST(StridedCopy, AgreesWithALoopForRandomLayouts) {
   }
 }
 
+/// Elements that are only read, with a stride for each axis that knows nothing of the others: windows that overlap,
+/// stretched and reversed axes, transposed ones, gaps.
+Array any_strides(DType dtype, const Shape& sizes, std::mt19937_64& random) {
+  Array x(dtype, sizes);
+  const auto below = [&](std::uint64_t n) { return static_cast<std::int64_t>(random() % n); };
+  std::int64_t low = 0, high = 0;
+  for (unsigned i = 0; i < sizes.rank(); ++i) {
+    const std::int64_t other = sizes[static_cast<std::size_t>(below(sizes.rank()))];
+    const std::int64_t choices[] = {0, 1, below(9), x.strides[i], other, other + below(4)};
+    x.strides[i] = choices[below(std::size(choices))] * (below(6) == 0 ? -1 : 1);
+    const std::int64_t reach = x.strides[i] * std::max<std::int64_t>(sizes[i] - 1, 0);
+    (reach < 0 ? low : high) += reach;
+  }
+  x.start = -low;
+  x.bytes.clear(), x.bytes.shrink_to_fit();
+  x.bytes.resize(static_cast<std::size_t>(high - low + 1) * byte_size(dtype));  // no more, for the sanitizers
+  return x;
+}
+
+/// A number of rounds; FERMATA_FUZZ_COUNT chooses another.
+int rounds_or(int otherwise) {
+  const char* const text = std::getenv("FERMATA_FUZZ_COUNT");
+  return text != nullptr ? std::atoi(text) : otherwise;
+}
+
+TEST(StridedCopy, AgreesWithALoopForAnyStrides) {
+  constexpr std::int64_t kSizes[] = {0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 70, 130};
+  for (int round = 0; round < rounds_or(600); ++round) {
+    std::mt19937_64 random(seed() + static_cast<std::uint64_t>(round));
+    const ThreadCount threads(1 + round % 3);
+    const DType dtype = kOneOfEachSize[random() % 5];
+    Shape sizes;
+    for (std::size_t rank = random() % 6; sizes.rank() < rank && element_count(sizes) < 600;)
+      sizes.push_back(kSizes[random() % 40 == 0 ? 0 : 1 + random() % (std::size(kSizes) - 1)]);
+    std::vector<unsigned> order(sizes.rank());
+    std::iota(order.begin(), order.end(), 0u);
+    std::shuffle(order.begin(), order.end(), random);
+    Array from = any_strides(dtype, sizes, random);
+    Array to = random() % 3 == 0 ? Array(dtype, sizes, order) : Array(dtype, sizes);
+    from.fill(random), to.fill(random);
+    Array wanted = to;
+    for (std::int64_t i = 0; i < element_count(sizes); ++i) std::memcpy(wanted.at(i), from.at(i), byte_size(dtype));
+    const TensorView t = to.view(), f = from.view();
+    strided_copy({t.data, to.strides}, {f.data, from.strides}, sizes, byte_size(dtype));
+    ASSERT_TRUE(to.bytes == wanted.bytes)
+        << "FERMATA_TEST_SEED=" << seed() + static_cast<std::uint64_t>(round) << " FERMATA_FUZZ_COUNT=1 "
+        << to_string(dtype, sizes) << " strides " << to_string(std::span<const std::int64_t>(from.strides));
+  }
+}
+
 TEST(StridedCopy, LargeTransposesAndBroadcastsAgree) {
   std::mt19937_64 random(seed());
   const ThreadCount threads(3);

@@ -139,9 +139,11 @@ inline KernelCase::KernelCase(Kernel kernel, std::vector<std::int64_t> sizes, Ra
 }
 
 /// Axes get their strides in a random order (the vector axis first where it has unit stride), some with gaps, some
-/// running backwards.
+/// running backwards. Elements that are only read are sometimes windows that overlap, or stretched.
 inline void KernelCase::lay_out(std::size_t access, Random& random) {
   const Access& description = kernel_.accesses[access];
+  const bool is_written = std::ranges::any_of(kernel_.stores, [&](const Store& s) { return s.access == access; });
+  const bool overlaps = !is_written && random.chance(30);
   std::vector<unsigned> order;
   for (unsigned axis = 0; axis < kernel_.rank; ++axis)
     if ((description.axes >> axis & 1u) != 0) order.push_back(axis);
@@ -151,10 +153,16 @@ inline void KernelCase::lay_out(std::size_t access, Random& random) {
   std::int64_t extent = 1, origin = 0;
   for (const unsigned axis : order) {
     const bool unit = description.unit_stride && axis == kernel_.rank - 1u;
+    const std::int64_t steps = std::max<std::int64_t>(sizes_[axis] - 1, 0);
     std::int64_t stride = extent * (unit || random.chance(70) ? 1 : 1 + random.below(3));
-    extent = stride * std::max<std::int64_t>(sizes_[axis], 1);
+    if (overlaps && !unit && random.chance(70)) {
+      stride = random.below(6);
+      extent += stride * steps;
+    } else {
+      extent = overlaps ? extent + stride * steps : stride * (steps + 1);
+    }
     if (!unit && random.chance(15)) {
-      origin += stride * std::max<std::int64_t>(sizes_[axis] - 1, 0);
+      origin += stride * steps;
       stride = -stride;
     }
     strides_[access * kernel_.rank + axis] = stride;
