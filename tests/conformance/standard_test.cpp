@@ -9,6 +9,7 @@
 
 #include "fermata/fermata.h"
 #include "frontend/coverage/coverage.h"
+#include "tests/fuzz/layouts.h"
 #include "tests/test_folder.h"
 
 namespace fermata {
@@ -52,7 +53,7 @@ std::string sizes_text(const Shape& shape) {
 char kind_of(DType t) { return t == DType::boolean ? 'b' : is_integer(t) ? 'i' : is_complex(t) ? 'c' : 'f'; }
 
 /// Rows whose library this engine was built without are skipped, which the test program reports.
-class Standard : public testing::TestWithParam<Function> {
+class Standard : public ::testing::TestWithParam<Function> {
  protected:
   void SetUp() override {
     const Function& f = GetParam();
@@ -100,48 +101,53 @@ TEST_P(Standard, agrees_with_numpy) {
   }
 }
 
-/// The same values, lying differently in memory.
-struct Layout {
-  const char* name;
-  Tensor (*of)(const Tensor& x);
-};
-const Layout kLayouts[] = {
-    {"axes reversed",
-     [](const Tensor& x) {
-       std::vector<std::int64_t> order;
-       for (std::int64_t i = x.rank(); i-- > 0;) order.push_back(i);
-       return permute(copy(permute(x, order)), order);
-     }},
-    {"negative strides", [](const Tensor& x) { return flip(copy(flip(x))); }},
-    {"gaps",
-     [](const Tensor& x) {
-       if (x.rank() == 0) return select(stack({x, x}), 0, 1);
-       const Tensor pairs = stack({zeros_like(x), x}, -1);
-       return select(copy(pairs), -1, 1);
-     }},
-    {"an offset",
-     [](const Tensor& x) {
-       return select(copy(stack({zeros_like(x), x})), 0, 1);
-     }},
+struct Outcome {
+  int error = 0;  // the code
+  coverage::Results results;
 };
 
+/// Results that have been computed, and no views of the inputs.
+Outcome outcome_of(const Function& f, const std::vector<Tensor>& given) {
+  try {
+    Outcome outcome{0, f.call(given)};
+    for (Tensor& result : outcome.results) result = copy(result).sync();
+    return outcome;
+  } catch (const UserError& error) { return {error.code(), {}}; }
+}
+
+/// The same values, lying differently in memory. Matrices whose elements share memory may be singular, which is an
+/// error in every layout.
 TEST_P(Standard, does_not_depend_on_the_layout) {
   const Function& f = GetParam();
   const std::vector<coverage::Input> inputs = coverage::parse_inputs(f.inputs);
   const std::vector<Tensor> dense = coverage::sample_inputs(inputs, coverage::main_dtype(f));
   for (const Mode mode : {Mode::eager, Mode::compiled}) {
     const ModeGuard guard(mode);
-    const coverage::Results wanted = f.call(dense);
-    for (const Layout& layout : kLayouts) {
-      std::vector<Tensor> laid_out;
-      for (const Tensor& x : dense) laid_out.push_back(layout.of(x).sync());
-      EXPECT_LE(coverage::difference(f.call(laid_out), wanted), 1e-12) << layout.name;
+    for (const testing::Layout& layout : testing::kLayouts) {
+      std::vector<Tensor> laid_out, same_values;
+      for (const Tensor& x : dense) {
+        laid_out.push_back(layout.of(x).sync());
+        same_values.push_back(copy(laid_out.back()).sync());
+      }
+      const Outcome got = outcome_of(f, laid_out), wanted = outcome_of(f, same_values);
+      EXPECT_EQ(got.error, wanted.error) << layout.name;
+      EXPECT_TRUE(layout.shares || wanted.error == 0) << layout.name;
+      EXPECT_LE(coverage::difference(got.results, wanted.results), 1e-12) << layout.name;
     }
   }
 }
 
+TEST(Layouts, AreWhatTheirNamesSay) {
+  for (const testing::Layout& layout : testing::kLayouts) {
+    const Tensor x = (arange(24).reshape({2, 3, 4}) * 1).sync(), y = layout.of(x).sync();
+    EXPECT_FALSE(y.node()->is_dense_leaf()) << layout.name;
+    EXPECT_EQ(y.shape(), x.shape()) << layout.name;
+    EXPECT_EQ(layout.shares, y.to_vector<std::int64_t>() != x.to_vector<std::int64_t>()) << layout.name;
+  }
+}
+
 /// Elementwise functions of one number and of none; and of one number stretched over an axis, whose elements overlap.
-class Elementwise : public testing::TestWithParam<Function> {};
+class Elementwise : public ::testing::TestWithParam<Function> {};
 
 TEST_P(Elementwise, takes_scalars_nothing_and_stretched_axes) {
   const Function& f = GetParam();
@@ -170,9 +176,9 @@ std::vector<Function> present(std::string_view section = {}) {
     if (f.call != nullptr && (section.empty() || f.section == section)) all.push_back(f);
   return all;
 }
-std::string row_name(const testing::TestParamInfo<Function>& info) { return std::string(info.param.name); }
-INSTANTIATE_TEST_SUITE_P(Rows, Standard, testing::ValuesIn(present()), row_name);
-INSTANTIATE_TEST_SUITE_P(Rows, Elementwise, testing::ValuesIn(present("elementwise")), row_name);
+std::string row_name(const ::testing::TestParamInfo<Function>& info) { return std::string(info.param.name); }
+INSTANTIATE_TEST_SUITE_P(Rows, Standard, ::testing::ValuesIn(present()), row_name);
+INSTANTIATE_TEST_SUITE_P(Rows, Elementwise, ::testing::ValuesIn(present("elementwise")), row_name);
 
 /// A derivative is refused only because it does not exist, with a reason.
 TEST(Coverage, every_cell_has_a_reason) {

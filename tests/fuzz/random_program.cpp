@@ -6,6 +6,9 @@
 #include <cmath>
 #include <cstring>
 
+#include "fermata/convolution.h"
+#include "fermata/indexing.h"
+#include "fermata/pooling.h"
 #include "ir/float16.h"
 #include "ir/op.h"
 
@@ -70,6 +73,10 @@ void store(DType dtype, std::mt19937_64& random, bool special, std::byte* to) {
   std::memcpy(to, &whole, byte_size(dtype));
 }
 
+/// The choices of a step that looks at neighbors.
+enum class WindowOp : std::uint8_t { max_pool, average, convolution, product, largest, sorted, fold, roll, diff };
+WindowOp window_op(const Step& s) { return static_cast<WindowOp>(s.choices[0] % 9); }
+
 std::vector<std::int64_t> shuffled_axes(unsigned rank, std::uint32_t choice) {
   std::vector<std::int64_t> axes(rank);
   for (unsigned i = 0; i < rank; ++i) axes[i] = i;
@@ -101,7 +108,7 @@ Tensor Execution::input(const Step& s) {
     const std::uint32_t axis = s.choices[2] >> (4 * i) & 15;
     sizes.push_back(axis < 13 ? sizes_[axis % 4] : 1);
   }
-  const std::uint32_t layout = s.choices[3] % 6;
+  const std::uint32_t layout = s.choices[3] % 8;
   if (layout == 1 && !sizes.empty()) sizes.back() = 2 * sizes.back() + 1;  // to be sliced
   std::int64_t count = 1;
   for (const std::int64_t size : sizes) count *= size;
@@ -114,6 +121,7 @@ Tensor Execution::input(const Step& s) {
     return slice(x, -1, s.choices[6] % 2 == 0 ? 1 : -2, kNone, s.choices[6] % 2 == 0 ? 2 : -2);
   if (layout == 2) return permute(x, shuffled_axes(x.rank(), s.choices[6]));
   if (layout == 3 && x.rank() > 0) return flip(x, axis_of(x, s.choices[6]));
+  if (layout >= 6) return views_of(x, s.choices[6], s.choices[7]);
   return x;
 }
 
@@ -167,39 +175,75 @@ Tensor Execution::order(const Step& s) {
   }
 }
 
-Tensor Execution::view(const Step& s) {
-  const Tensor& x = value(s, 0);
-  const std::int64_t axis = axis_of(x, s.choices[1]);
+/// A view by numbers that say which.
+Tensor Execution::view_of(const Tensor& x, std::uint32_t kind, std::uint32_t which, std::uint32_t how) {
+  const std::int64_t axis = axis_of(x, which);
   const Shape shape = x.shape();
   std::vector<std::int64_t> sizes(shape.begin(), shape.end());
   const auto at = static_cast<std::size_t>(axis);
-  switch (s.choices[0] % 11) {
+  const std::uint32_t a = how % 16, b = how / 16 % 16, c = how / 256 % 16;
+  switch (kind % 13) {
     case 0: return reshape(x, -1);
     case 1:  // two neighbors become one axis
       if (at + 1 < sizes.size()) sizes[at] *= sizes[at + 1], sizes.erase(sizes.begin() + axis + 1);
       return reshape(x, sizes);
     case 2: {  // one axis becomes two
-      const std::int64_t part = s.choices[2] % 2 == 0 ? 2 : 3;
+      const std::int64_t part = a % 2 == 0 ? 2 : 3;
       if (!sizes.empty() && sizes[at] % part == 0) sizes[at] /= part, sizes.insert(sizes.begin() + axis + 1, part);
       return reshape(x, sizes);
     }
-    case 3: return permute(x, shuffled_axes(x.rank(), s.choices[2]));
-    case 4:
-      return slice(x, axis, static_cast<std::int64_t>(s.choices[2] % 4), s.choices[3] % 2 == 0 ? kNone : -1,
-                   1 + s.choices[4] % 3);
-    case 5:
-      return slice(x, axis, -1 - static_cast<std::int64_t>(s.choices[2] % 2), kNone,
-                   -1 - static_cast<std::int64_t>(s.choices[4] % 2));
-    case 6: return expand_dims(x, static_cast<std::int64_t>(s.choices[2] % (x.rank() + 1)));
+    case 3: return permute(x, shuffled_axes(x.rank(), how));
+    case 4: return slice(x, axis, a % 4, b % 2 == 0 ? kNone : -1, 1 + c % 3);
+    case 5: return slice(x, axis, -1 - std::int64_t{a % 2}, kNone, -1 - std::int64_t{c % 2});
+    case 6: return expand_dims(x, a % (x.rank() + 1));
     case 7: return squeeze(x);
     case 8:  // axes of size 1 stretched, a new one in front
       for (std::int64_t& size : sizes)
-        if (size == 1) size = sizes_[s.choices[2] % 4];
-      if (s.choices[3] % 2 == 0) sizes.insert(sizes.begin(), sizes_[s.choices[4] % 4]);
+        if (size == 1) size = sizes_[a % 4];
+      if (b % 2 == 0) sizes.insert(sizes.begin(), sizes_[c % 4]);
       return broadcast_to(x, sizes);
-    case 9: return select(x, axis, -1);
-    default: return unfold(x, axis, 1 + s.choices[2] % 3, 1 + s.choices[3] % 3, 1 + s.choices[4] % 2);
+    case 9:  // one element of an axis, stretched over the whole of it
+      return broadcast_to(x.rank() == 0 ? x : slice(x, axis, 0, 1), sizes);
+    case 10: return select(x, axis, -1);
+    default: return unfold(x, axis, 1 + a % 9, 1 + b % 4, 1 + c / 12);
   }
+}
+
+/// Up to four views of each other.
+Tensor Execution::views_of(Tensor x, std::uint32_t kinds, std::uint32_t hows) {
+  for (std::uint32_t left = kinds % 2 == 0 ? 1 : 2 + kinds / 2 % 3; left > 0; --left) {
+    kinds = kinds / 13 ^ hows % 9973;
+    x = view_of(x, kinds, hows, hows / 16);
+    hows = hows / 3 ^ kinds % 9973;
+    if (x.element_count() > kMaxElements) break;  // which is rejected
+  }
+  return x;
+}
+
+Tensor Execution::view(const Step& s) {
+  if (s.choices[6] % 3 == 0) return views_of(value(s, 0), s.choices[0], s.choices[2]);
+  return view_of(value(s, 0), s.choices[0], s.choices[1], s.choices[2]);
+}
+
+/// What looks at neighbors, most of it through windows that overlap.
+Tensor Execution::windowed(const Step& s) {
+  const Tensor& x = value(s, 0);
+  const auto size = 1 + static_cast<std::int64_t>(s.choices[1] % 5), step = 1 + std::int64_t{s.choices[2] % 3};
+  const std::int64_t axis = axis_of(x, s.choices[3]);
+  const auto planes = [&] { return reshape(x, {1, 1, -1}); };
+  const auto kernel = [&] { return slice(reshape(value(s, 1), -1), 0, 0, size); };
+  switch (window_op(s)) {
+    case WindowOp::max_pool: return max_pool1d(planes(), size, step);
+    case WindowOp::average: return avg_pool1d(planes(), size, step);
+    case WindowOp::convolution: return conv1d(planes(), reshape(kernel(), {1, 1, -1}), {}, step);
+    case WindowOp::product: return matmul(unfold(x, axis, size, step), kernel());
+    case WindowOp::largest: return max(unfold(x, axis, size, step), -1);
+    case WindowOp::sorted: return sort(unfold(x, axis, size, step), axis);
+    case WindowOp::fold: return fold(unfold(x, axis, size, step), axis, x.size(axis), step);
+    case WindowOp::roll: return roll(x, 1 - size, axis);
+    case WindowOp::diff: break;
+  }
+  return diff(x, 1, axis);
 }
 
 Tensor Execution::join(const Step& s) {
@@ -253,6 +297,11 @@ Tensor Execution::call(const Step& s) {
     }
     case StepKind::index_add: {
       const std::int64_t axis = axis_of(value(s, 0), s.choices[0]);
+      if (s.choices[2] % 6 == 1) {
+        const Tensor at = broadcast_to(positions(value(s, 1), value(s, 0).size(axis)), value(s, 2).shape());
+        return s.choices[1] % 2 == 0 ? scatter(value(s, 0), at, value(s, 2), axis)
+                                     : scatter_add(value(s, 0), at, value(s, 2), axis);
+      }
       if (s.choices[2] % 3 == 0)
         return put_along_axis(value(s, 0), positions(value(s, 1), value(s, 0).size(axis)), value(s, 2), axis);
       const Tensor at = positions(value(s, 1), std::min(value(s, 0).size(axis), value(s, 2).size(axis)));
@@ -261,6 +310,7 @@ Tensor Execution::call(const Step& s) {
     case StepKind::matmul:
       return s.choices[0] % 2 == 0 ? matmul(value(s, 0), value(s, 1)) : matmul(value(s, 0), transpose(value(s, 1)));
     case StepKind::order: return order(s);
+    case StepKind::windowed: return windowed(s);
     case StepKind::write: write(s); return {};
   }
   return {};
@@ -293,6 +343,9 @@ template <class Table> Op op_at(Op first, const Table& table, std::uint32_t choi
 bool adds_up(const Step& s, const Tensor& result) {
   if (info(result.dtype()).kind != DTypeKind::floating) return false;
   if (s.kind == StepKind::composite) return true;
+  if (s.kind == StepKind::windowed)
+    return window_op(s) == WindowOp::average || window_op(s) == WindowOp::product ||
+           window_op(s) == WindowOp::convolution;
   if (s.kind == StepKind::matmul)
     return device(result) != BackendKey::cpu || result.rank() < 2 || result.size(-1) == 1 || result.size(-2) == 1;
   const Op op = op_at(Op::sum, kReduce, s.choices[0]);
@@ -362,12 +415,13 @@ void Execution::run(const Program& program) {
 }
 
 Program random_program(std::mt19937_64& random, std::size_t steps, const AxisSizes& sizes) {
-  constexpr StepKind kKinds[] = {
-      StepKind::input,  StepKind::generate, StepKind::unary,  StepKind::unary,     StepKind::unary,  StepKind::binary,
-      StepKind::binary, StepKind::binary,   StepKind::binary, StepKind::binary,    StepKind::cast,   StepKind::ternary,
-      StepKind::reduce, StepKind::reduce,   StepKind::order,  StepKind::composite, StepKind::view,   StepKind::view,
-      StepKind::view,   StepKind::view,     StepKind::join,   StepKind::take,      StepKind::matmul, StepKind::write,
-      StepKind::write,  StepKind::index_add};
+  constexpr StepKind kKinds[] = {StepKind::input,  StepKind::generate,  StepKind::unary,    StepKind::unary,
+                                 StepKind::unary,  StepKind::binary,    StepKind::binary,   StepKind::binary,
+                                 StepKind::binary, StepKind::binary,    StepKind::cast,     StepKind::ternary,
+                                 StepKind::reduce, StepKind::reduce,    StepKind::order,    StepKind::composite,
+                                 StepKind::view,   StepKind::view,      StepKind::view,     StepKind::view,
+                                 StepKind::join,   StepKind::take,      StepKind::matmul,   StepKind::write,
+                                 StepKind::write,  StepKind::index_add, StepKind::windowed, StepKind::windowed};
   Program program;
   Execution trial(sizes);
   for (std::size_t tries = 0; program.steps.size() < steps && tries < 40 * steps; ++tries) {
@@ -387,6 +441,7 @@ Program random_program(std::mt19937_64& random, std::size_t steps, const AxisSiz
   }
   for (std::uint32_t v = 0; v < program.steps.size(); ++v)
     if (trial.values[v].defined() && (random() % 3 == 0 || v + 2 >= program.steps.size())) program.kept.push_back(v);
+  if (program.kept.empty()) program.kept.push_back(0);  // an input
   return program;
 }
 

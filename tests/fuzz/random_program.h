@@ -28,6 +28,7 @@ enum class StepKind : std::uint8_t {
   reduce,
   composite,
   view,
+  windowed,
   join,
   order,
   take,
@@ -72,6 +73,9 @@ class Execution {
   Tensor generate(const Step& s);
   Tensor composite(const Step& s);
   Tensor view(const Step& s);
+  Tensor view_of(const Tensor& x, std::uint32_t kind, std::uint32_t which, std::uint32_t how);
+  Tensor views_of(Tensor x, std::uint32_t kinds, std::uint32_t hows);
+  Tensor windowed(const Step& s);
   Tensor order(const Step& s);
   Tensor join(const Step& s);
   void write(const Step& s);

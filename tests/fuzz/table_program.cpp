@@ -9,7 +9,9 @@
 
 #include "frontend/engine/graph_runner.h"
 #include "ir/accuracy.h"
+#include "ir/ops/views.h"
 #include "tests/frontend/op_calls.h"
+#include "tests/fuzz/layouts.h"
 
 namespace fermata::testing {
 namespace {
@@ -51,7 +53,7 @@ class Builder {
           elements == OperandElements::any && !traits(chosen.op).may_fail_on_values && !must_be_sorted(chosen.op, k);
       std::optional<ValueId> value;
       if (may_be_any && below(8) != 0) value = value_of(chosen.call.dtypes[k], chosen.call.shapes[k]);
-      if (!value) value = add_input(fresh_operand(chosen, elements, k));
+      if (!value) value = add_input(laid_out(fresh_operand(chosen, elements, k), may_be_any));
       operands.push_back({*value, 0});
     }
     add(chosen.op, std::move(operands), chosen.call);
@@ -63,6 +65,12 @@ class Builder {
   static Tensor fresh_operand(const TableCall& chosen, OperandElements elements, std::size_t k) {
     const Tensor made = test::operand_of(chosen.call, elements, k);
     return must_be_sorted(chosen.op, k) ? sort(made, -1).sync() : made;
+  }
+  /// Half of the operands lie in memory as views do, which may share elements where any will do.
+  Tensor laid_out(const Tensor& x, bool may_be_any) {
+    if (is_quantized(x.dtype()) || is_complex(x.dtype()) || below(2) == 0) return x;
+    const Layout& layout = kLayouts[below(std::size(kLayouts))];
+    return layout.shares && !may_be_any ? x : layout.of(x).sync();
   }
   std::uint64_t below(std::uint64_t n) { return random_() % n; }
   std::size_t count() const { return program_.graph.nodes.size(); }
@@ -129,7 +137,35 @@ class Builder {
       const ValueId at = add_input(remainder(arange(wants) * 3, std::max<std::int64_t>(has, 1)).sync());
       if (!then(Op::take, {v, at}, to(DType::f32, {}, {0}))) return std::nullopt;
     }
+    if (below(3) == 0 && shape.rank() >= 2 && wants > 0) {  // windows that overlap, in the place of the last two axes
+      const std::int64_t count = shape[shape.rank() - 2], size = shape.back(),
+                         step = 1 + static_cast<std::int64_t>(below(2));
+      const std::int64_t length = (count - 1) * step + size;
+      const Shape zero{0}, one{1};
+      if (!then(Op::reshape, {v}, to(DType::f32, {wants}, {}))) return std::nullopt;
+      if (length <= wants &&
+          then(Op::slice, {v},
+               to(DType::f32, {length}, encode_list(ops::Slice{.start = {zero}, .step = {one}, .counts = {}}))) &&
+          then(Op::unfold, {v},
+               to(DType::f32, {},
+                  encode_list(ops::Unfold{.axis = {0}, .size = {size}, .step = {step}, .dilation = {1}}))))
+        if (!then(Op::broadcast_to, {v}, to(DType::f32, shape, {}))) return std::nullopt;
+    }
     if (node(v).shape != shape && !then(Op::reshape, {v}, to(DType::f32, shape, {}))) return std::nullopt;
+    if (shape.rank() > 0 && below(6) == 0) {  // in the opposite order
+      Shape start, step;
+      for (const std::int64_t size : shape) start.push_back(std::max<std::int64_t>(size - 1, 0)), step.push_back(-1);
+      then(Op::slice, {v},
+           to(DType::f32, shape, encode_list(ops::Slice{.start = {start}, .step = {step}, .counts = {}})));
+    }
+    if (shape.rank() > 0 && below(8) == 0 && wants > 0) {  // one element of an axis, stretched
+      Shape one = shape, start = shape, step = shape;
+      one[below(shape.rank())] = 1;
+      for (unsigned i = 0; i < shape.rank(); ++i) start[i] = 0, step[i] = 1;
+      if (then(Op::slice, {v},
+               to(DType::f32, one, encode_list(ops::Slice{.start = {start}, .step = {step}, .counts = {}}))))
+        then(Op::broadcast_to, {v}, to(DType::f32, shape, {}));
+    }
     return v;
   }
 
@@ -251,6 +287,9 @@ std::string to_cpp(const TableProgram& program) {
       numbers = "/* of a dtype without a literal */";
     std::string sizes;
     for (const std::int64_t size : x.shape()) sizes += fmt::format("{}{}", sizes.empty() ? "" : ", ", size);
+    if (const NodeExtra* extra = x.node()->extra; extra != nullptr && extra->strided)
+      text +=
+          fmt::format("    // laid out with strides {}\n", to_string(std::span<const std::int64_t>(extra->strides)));
     text += fmt::format("    astype(tensor(std::vector<double>{{{}}}, {{{}}}), *dtype_from_name(\"{}\")),\n", numbers,
                         sizes, name(x.dtype()));
   }
