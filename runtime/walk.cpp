@@ -47,9 +47,8 @@ const Node* source_of_views(const Node* n) {
 bool is_vast_view(const Node& n) {
   if (!is_view(n.op)) [[likely]]
     return false;
-  constexpr std::int64_t kVast = std::int64_t{1} << 28;  // elements
   const std::int64_t elements = element_count(n.sizes());
-  return elements >= kVast && element_count(source_of_views(&n)->sizes()) <= elements / 2;
+  return elements >= kVastView && element_count(source_of_views(&n)->sizes()) <= elements / 2;
 }
 
 /// The part of the key that describes a node, except its operands.

@@ -34,6 +34,10 @@ inline bool ends_in_short_rows(std::span<const std::int64_t> sizes) {
   return sizes.size() >= 2 && sizes.back() <= kLongestShortRow;
 }
 
+/// From so many elements on, a view that repeats a smaller value is never written out because a handle names it, and is
+/// recorded so that no step of a plan writes it out either.
+inline constexpr std::int64_t kVastView = std::int64_t{1} << 28;
+
 class Walk {
  public:
   struct Entry {

@@ -16,6 +16,7 @@
 #include "frontend/engine/capture_scope.h"
 #include "frontend/engine/pending_bound.h"
 #include "frontend/engine/startup.h"
+#include "frontend/engine/vast_views.h"
 #include "ir/custom_op.h"
 #include "ir/error.h"
 #include "ir/op_traits.h"
@@ -23,6 +24,7 @@
 #include "runtime/effects.h"
 #include "runtime/retained_leaves.h"
 #include "runtime/uniquely_owned.h"
+#include "runtime/walk.h"
 
 namespace fermata {
 namespace {
@@ -290,6 +292,8 @@ Tensor record_node(const Call& call, std::span<const Tensor> tensors, const Attr
   if (is_view(op) && !in_capture_scope())
     if (Node* view = view_of_leaf(op, *tensors[0].node(), type, attributes.integers))
       return Tensor(view, data_keys(call.keys, backend));
+  if (is_view(op) && element_count(type.shape) >= kVastView) [[unlikely]]
+    if (Tensor view = record_vast_view(call, tensors[0], type, attributes); view.defined()) return view;
   if (backend != BackendKey::cpu && !is_view(op)) [[unlikely]]
     require_variant(call, backend, types.empty() ? type.dtype : types[0].dtype);
   std::unique_ptr<NodeExtra> extra = make_extra(op, type, tensors, attributes);

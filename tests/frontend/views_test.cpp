@@ -330,6 +330,28 @@ TEST_P(Views, SlicesOfAVastViewTakeNoMemoryForTheRest) {
   EXPECT_EQ(x[kVast - 1].item<int>(), 3);
 }
 
+TEST_P(Views, OfVastViewsTakeNoMemoryForTheRest) {
+  constexpr std::int64_t kLong = std::int64_t{1} << 38, kSide = std::int64_t{1} << 19;
+  const Tensor column = arange(3).reshape({3, 1}) * 1, x = broadcast_to(column, {3, kLong});
+  EXPECT_EQ(ints(x.T().slice(0, 5, 7)), (Ints{0, 1, 2, 0, 1, 2}));
+  EXPECT_EQ(ints(x.reshape({3, kSide, kSide}).slice(1, 7, 8).slice(2, 0, 2)), (Ints{0, 0, 1, 1, 2, 2}));
+  EXPECT_EQ(ints(x.T().reshape({kSide, kSide, 3})[kSide - 1][5]), (Ints{0, 1, 2}));
+  EXPECT_EQ(ints(x.flip({0}).reshape({3, kSide, kSide}).slice(0, 0, 2)[1][3].slice(0, 0, 2)), (Ints{1, 1}));
+  EXPECT_EQ(ints(x.expand_dims({1}).slice(0, 0, 3, 2).reshape({2, kSide, kSide}).permute({2, 0, 1})[4].select(1, 6)),
+            (Ints{0, 2}));
+  const Tensor all = broadcast_to(column.reshape({3}), {kSide, kSide, 3});
+  EXPECT_EQ(ints(all.reshape({kLong, 3}).slice(0, 1, 2) + 1), (Ints{1, 2, 3}));
+}
+
+TEST_P(Views, ThatWouldNeedTerabytesAreTheSameErrorInBothModes) {
+  constexpr std::int64_t kLong = std::int64_t{1} << 38;
+  const Tensor x = broadcast_to(arange(3).reshape({3, 1}) * 1, {3, kLong});
+  try {
+    x.reshape({3 * kLong}).slice(0, 0, 2).sync();  // no strides can express it
+    FAIL() << "it was written out";
+  } catch (const OutOfMemoryError& error) { EXPECT_EQ(error.code(), 3001); }
+}
+
 TEST_P(Views, RowsWrittenInTurnAreWhatTheNextOnesRead) {
   constexpr int kCount = 40;
   Tensor x = ones({kCount, 5}, DType::f64);  // the rows form a chain of updates, which stays in one place
