@@ -39,6 +39,19 @@ constexpr Reduce kReduce[] = {
   [](const Tensor& x, const IntegerList& axes, bool keep) { return name(x, axes, keep); },
 #include "ir/ops.def"
 };
+// The ops that the functions above call.
+constexpr Op kUnaryOps[] = {
+#define FERMATA_UNARY(name, rule, formula, vjp, doc) Op::name,
+#include "ir/ops.def"
+};
+constexpr Op kBinaryOps[] = {
+#define FERMATA_BINARY(name, rule, formula, vjp_a, vjp_b, doc) Op::name,
+#include "ir/ops.def"
+};
+constexpr Op kReduceOps[] = {
+#define FERMATA_REDUCE(name, rule, vjp, doc) Op::name,
+#include "ir/ops.def"
+};
 template <class Table> auto pick(const Table& table, std::uint32_t choice) { return table[choice % std::size(table)]; }
 
 Scalar some_scalar(std::uint32_t choice) {
@@ -334,10 +347,6 @@ std::size_t operand_count(StepKind kind) {
   }
 }
 
-template <class Table> Op op_at(Op first, const Table& table, std::uint32_t choice) {
-  return static_cast<Op>(static_cast<std::size_t>(first) + choice % std::size(table));
-}
-
 /// Sums and products of floats, whose last bits depend on the order; that of a matrix times a vector goes by how both
 /// lie in memory (codegen_cpu/library/matmul.h), and devices have libraries of their own.
 bool adds_up(const Step& s, const Tensor& result) {
@@ -348,7 +357,7 @@ bool adds_up(const Step& s, const Tensor& result) {
            window_op(s) == WindowOp::convolution;
   if (s.kind == StepKind::matmul)
     return device(result) != BackendKey::cpu || result.rank() < 2 || result.size(-1) == 1 || result.size(-2) == 1;
-  const Op op = op_at(Op::sum, kReduce, s.choices[0]);
+  const Op op = pick(kReduceOps, s.choices[0]);
   return s.kind == StepKind::reduce && (op == Op::sum || op == Op::prod);
 }
 
@@ -358,17 +367,23 @@ bool is_smooth(const Step& s, const Tensor& result) {
   switch (s.kind) {
     case StepKind::unary: {
       constexpr Op kSmooth[] = {Op::negative, Op::abs, Op::relu, Op::tanh, Op::sigmoid, Op::erf};
-      return std::ranges::count(kSmooth, op_at(Op::negative, kUnary, s.choices[0])) != 0;
+      return std::ranges::count(kSmooth, pick(kUnaryOps, s.choices[0])) != 0;
     }
     case StepKind::binary: {
       constexpr Op kSmooth[] = {Op::add, Op::subtract, Op::maximum, Op::minimum};
-      return std::ranges::count(kSmooth, op_at(Op::add, kBinary, s.choices[0])) != 0;
+      return std::ranges::count(kSmooth, pick(kBinaryOps, s.choices[0])) != 0;
     }
     case StepKind::cast:
     case StepKind::view:
     case StepKind::join: return true;
     default: return false;
   }
+}
+
+/// The sign of a NaN that was computed, which nothing promises, may be in the result.
+bool shows_signs(const Step& s) {
+  if (s.kind == StepKind::binary) return pick(kBinaryOps, s.choices[0]) == Op::copysign;
+  return s.kind == StepKind::unary && pick(kUnaryOps, s.choices[0]) == Op::signbit;
 }
 
 }  // namespace
@@ -386,6 +401,7 @@ void Execution::note_certainty(const Step& s, bool made) {
   cell_of_.push_back(view ? cell_of_[s.values[0]] : cell);
   if (view) return;
   if (made && worst != Certainty::exact && !is_smooth(s, values.back())) worst = Certainty::unknown;
+  if (made && shows_signs(s)) worst = Certainty::unknown;
   if (made && adds_up(s, values.back())) worst = std::max(worst, Certainty::close);
   cells_.push_back(s.kind == StepKind::write ? Certainty::exact : worst);
 }
