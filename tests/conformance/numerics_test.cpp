@@ -16,6 +16,7 @@
 
 #include "frontend/engine/graph_runner.h"
 #include "ir/accuracy.h"
+#include "tests/conformance/ulp_errors.h"
 #include "tests/dispatch/every_way.h"
 #include "tests/frontend/op_calls.h"
 
@@ -36,14 +37,17 @@ std::uint64_t stride() {
   return given == nullptr ? 65537 : std::max<std::uint64_t>(1, std::strtoull(given, nullptr, 10));
 }
 
-/// |got - exact| in units of the last place of `exact`; infinity is the number after the largest one.
-double ulp_error(float got, double exact) {
-  if (std::isnan(got) || std::isnan(exact)) return std::isnan(got) && std::isnan(exact) ? 0 : 1e30;
-  const auto finite = [](double x) { return std::fabs(x) > 0x1p128 ? std::copysign(0x1p128, x) : x; };
-  const double value = finite(exact), distance = std::fabs(finite(got) - value);
-  if (distance == 0) return 0;
-  const auto exponent = static_cast<int>(std::bit_cast<std::uint64_t>(value) >> 52 & 2047) - 1023;
-  return std::ldexp(distance, 23 - std::clamp(exponent, -126, 127));
+constexpr std::uint64_t kAll = std::uint64_t{1} << 32, kChunk = 1 << 18;
+
+template <class F> Tensor in(Mode mode, F&& call) {
+  const ModeGuard guard(mode);
+  return call().sync();
+}
+
+testing::UlpErrors errors_of(const Tensor& got, const Tensor& compiled, const Tensor& exact) {
+  const auto count = static_cast<std::size_t>(got.element_count());
+  return testing::ulp_errors({got.data<float>(), count}, {compiled.data<float>(), count},
+                             {exact.data<double>(), count});
 }
 
 class Numerics : public ::testing::TestWithParam<Unary> {};
@@ -53,29 +57,20 @@ TEST_P(Numerics, UnaryOpsOfF32KeepTheirBounds) {
   const Accuracy& promised = accuracy(op);
   const auto result = apply_rule(info(op).rule, DType::f32);
   if (!result || result->result != DType::f32) return;
-  constexpr std::uint64_t kAll = std::uint64_t{1} << 32, kChunk = 1 << 18;
   double worst = 0;
   float worst_at = 0;
-  std::vector<float> numbers;
+  const PolicyGuard policy(CompilePolicy::immediate);
+  std::vector<float> numbers(kChunk);
   for (std::uint64_t pattern = 0; pattern < kAll;) {
-    for (numbers.clear(); numbers.size() < kChunk && pattern < kAll; pattern += stride())
-      numbers.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(pattern)));
-    const auto in = [&](Mode mode, bool wide) {
-      const ModeGuard guard(mode);
-      const PolicyGuard policy(CompilePolicy::immediate);
-      const Tensor x = from_buffer(numbers.data(), DType::f32, {static_cast<std::int64_t>(numbers.size())});
-      return call(wide ? astype(x, DType::f64) : x).sync();
-    };
-    const Tensor got = in(Mode::eager, false), compiled = in(Mode::compiled, false), exact = in(Mode::eager, true);
-    const float *const in_eager = got.data<float>(), *const in_compiled = compiled.data<float>();
-    const double* const right = exact.data<double>();
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
-      const float a = in_eager[i], b = in_compiled[i];
-      ASSERT_TRUE(std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b) ||
-                  (std::isnan(a) && std::isnan(b)))
-          << std::hexfloat << numbers[i] << ": " << a << " in eager mode, " << b << " compiled";
-      if (const double error = ulp_error(a, right[i]); error > worst) worst = error, worst_at = numbers[i];
-    }
+    pattern = testing::fill_with_patterns(numbers, pattern, stride(), kAll);
+    const Tensor x = from_buffer(numbers.data(), DType::f32, {static_cast<std::int64_t>(numbers.size())});
+    const Tensor got = in(Mode::eager, [&] { return call(x); }), compiled = in(Mode::compiled, [&] { return call(x); });
+    const Tensor exact = in(Mode::eager, [&] { return call(astype(x, DType::f64)); });
+    const testing::UlpErrors found = errors_of(got, compiled, exact);
+    ASSERT_EQ(found.different, testing::UlpErrors::kNone)
+        << std::hexfloat << numbers[found.different] << ": " << got.data<float>()[found.different] << " in eager mode, "
+        << compiled.data<float>()[found.different] << " compiled";
+    if (found.worst > worst) worst = found.worst, worst_at = numbers[found.worst_at];
   }
   std::printf("  %-12s %.4g ulp at %a\n", std::string(name(op)).c_str(), worst, static_cast<double>(worst_at));
   // The f64 result is itself rounded.
@@ -124,32 +119,26 @@ TEST_P(NumericsOfPairs, BinaryOpsOfF32KeepTheirBounds) {
   const Accuracy& promised = accuracy(op);
   const auto result = apply_rule(info(op).rule, DType::f32);
   if (!promised.has_row || !result || result->result != DType::f32) return;
-  constexpr std::uint64_t kAll = std::uint64_t{1} << 32, kChunk = 1 << 18;
   double worst = 0;
   std::pair<double, double> worst_at;
+  const PolicyGuard policy(CompilePolicy::immediate);
+  Pairs pairs;
   for (std::uint64_t number = 0; number < kAll;) {
-    Pairs pairs;
+    pairs.a.clear(), pairs.b.clear();
     for (; pairs.a.size() < kChunk && number < kAll; number += stride()) pairs.add(number);
-    const auto in = [&](Mode mode, bool wide) {
-      const ModeGuard guard(mode);
-      const PolicyGuard policy(CompilePolicy::immediate);
-      const auto given = [&](const std::vector<float>& x) {
-        const Tensor all = from_buffer(x.data(), DType::f32, {static_cast<std::int64_t>(x.size())});
-        return wide ? astype(all, DType::f64) : all;
-      };
-      return call(given(pairs.a), given(pairs.b)).sync();
+    const auto all = [](const std::vector<float>& x) {
+      return from_buffer(x.data(), DType::f32, {static_cast<std::int64_t>(x.size())});
     };
-    const Tensor got = in(Mode::eager, false), compiled = in(Mode::compiled, false), exact = in(Mode::eager, true);
-    const float *const in_eager = got.data<float>(), *const in_compiled = compiled.data<float>();
-    const double* const right = exact.data<double>();
-    for (std::size_t i = 0; i < pairs.a.size(); ++i) {
-      const float a = in_eager[i], b = in_compiled[i];
-      ASSERT_TRUE(std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b) ||
-                  (std::isnan(a) && std::isnan(b)))
-          << std::hexfloat << pairs.a[i] << ", " << pairs.b[i] << ": " << a << " in eager mode, " << b << " compiled";
-      if (const double error = ulp_error(a, right[i]); error > worst)
-        worst = error, worst_at = {pairs.a[i], pairs.b[i]};
-    }
+    const Tensor a = all(pairs.a), b = all(pairs.b);
+    const Tensor got = in(Mode::eager, [&] { return call(a, b); });
+    const Tensor compiled = in(Mode::compiled, [&] { return call(a, b); });
+    const Tensor exact = in(Mode::eager, [&] { return call(astype(a, DType::f64), astype(b, DType::f64)); });
+    const testing::UlpErrors found = errors_of(got, compiled, exact);
+    ASSERT_EQ(found.different, testing::UlpErrors::kNone)
+        << std::hexfloat << pairs.a[found.different] << ", " << pairs.b[found.different] << ": "
+        << got.data<float>()[found.different] << " in eager mode, " << compiled.data<float>()[found.different]
+        << " compiled";
+    if (found.worst > worst) worst = found.worst, worst_at = {pairs.a[found.worst_at], pairs.b[found.worst_at]};
   }
   std::printf("  %-12s %.4g ulp at %a, %a\n", std::string(name(op)).c_str(), worst, worst_at.first, worst_at.second);
   const double bound = !promised.text.empty() ? INFINITY : promised.f32 + 1e-6;
