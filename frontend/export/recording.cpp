@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "fermata/modes.h"
 #include "fermata/ops.h"
 #include "fermata/random.h"
 #include "frontend/ops/calls.h"
@@ -41,6 +42,7 @@ ExportRecording::ExportRecording(std::span<const Tensor> arguments, const detail
   DrawnRange drawn{.key = default_generator().key(), .first = default_generator().offset()};
   {
     const KeyGuard plain({}, Functionality::autograd);
+    const ModeGuard compiled(Mode::compiled);  // calls of eager mode would run, not be recorded
     const RecordingGuards guards(scope_, default_generator());
     std::vector<detail::NamedTensor> made = body(given);
     std::vector<Tensor> values;

@@ -32,6 +32,18 @@ TEST_F(Export, AModelGivesWhatTheFunctionGives) {
   expect_result(program.run(views({x})), 0, model(x));
 }
 
+TEST_F(Export, EagerModeExportsTheSame) {
+  manual_seed(6);
+  const Tensor w = randn({6, 4}), x = randn({3, 6}).sync();
+  const auto model = [&](const Tensor& a) { return std::pair(tanh(matmul(a, w)), sum(a * 2, 1)); };
+  const ModeGuard eager(Mode::eager);
+  export_program(path(), {.dynamic = {{"input0", 0, "rows"}}}, model, x);
+  EXPECT_EQ(mode(), Mode::eager);
+  const run::Results results = run::Program(path()).run(views({x}));
+  const auto [first, second] = model(x);
+  expect_result(results, 0, first), expect_result(results, 1, second);
+}
+
 TEST_F(Export, IntegersOfEveryWidthAreAddedUpAndMultiplied) {
   const auto model = [](const Tensor& x, const Tensor& index) {
     std::vector<Tensor> all;
