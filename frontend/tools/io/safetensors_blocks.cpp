@@ -1,13 +1,17 @@
 // See safetensors_blocks.h.
 #include "frontend/tools/io/safetensors_blocks.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -133,10 +137,13 @@ void remove_other_saves(const fs::path& folder, const std::string& beginning, co
       needed += read_file(kFunction, index, where);
     } catch (const FileError&) { return; }
   if (error) return;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder.empty() ? "." : folder, error)) {
-    const std::string name = entry.path().filename().string();
+  // The iterators of std::filesystem end the process where memory is short.
+  const std::unique_ptr<DIR, int (*)(DIR*)> listing(opendir(folder.empty() ? "." : folder.c_str()), closedir);
+  if (listing == nullptr) return;
+  while (const dirent* const entry = readdir(listing.get())) {
+    const std::string name = entry->d_name;
     if (name.starts_with(beginning) && needed.find(name.substr(beginning.size(), number.size())) == needed.npos)
-      fs::remove(entry.path(), error);
+      unlinkat(dirfd(listing.get()), name.c_str(), 0);
   }
 }
 
