@@ -88,6 +88,7 @@ class Trial {
       : case_(c), kind_(kind), start_(start), folder_(folder) {}
 
   void run(Progress& progress, std::uint64_t count) {
+    alarm(kPatience);
     const ModeGuard mode(case_.mode);
     set_compile_policy(start_ == Start::seen ? CompilePolicy::second_sight : CompilePolicy::immediate);
     // As many as fill what threads keep of plans that were there.
@@ -109,6 +110,7 @@ class Trial {
   }
 
  private:
+  static constexpr unsigned kPatience = 300;  // seconds for a point
   struct Live {
     std::int64_t blocks, bytes;
   };
@@ -125,6 +127,7 @@ class Trial {
   }
 
   void try_point(Progress& progress, std::uint64_t number) {
+    alarm(kPatience);
     const auto report = [&](const std::string& what) {
       progress.report(fmt::format("  {}:{} ({}): {}\n{}", kKindNames[static_cast<int>(kind_)], number,
                                   kStartNames[static_cast<int>(start_)], what, faults::place()));
@@ -217,7 +220,6 @@ class Faults : public ::testing::TestWithParam<Case> {
 
  private:
   [[noreturn]] void in_child(FaultKind kind, Start start, std::uint64_t count) {
-    alarm(300);
     faults::install();
     // Blocks of a thread that begins now are allocated one by one.
     std::thread([&] {

@@ -1,7 +1,9 @@
 // Programs of arrays: pointwise calls, products, linear algebra, positions, writes, other layouts, errors.
 #include <fermata/convolution.h>
+#include <fermata/subscript.h>
 
 #include <string_view>
+#include <vector>
 
 #include "tests/programs/sources.h"
 
@@ -94,6 +96,26 @@ void writes_in_place(Results& results, const std::string&) {
   Tensor total = zeros({6});
   for (int i = 0; i < 40; ++i) total += x[i % 5] * 0.5;
   results.add(total);
+}
+
+/// Every way to make a view, views that are read between writes, and gradients through them.
+void views_and_writes(Results& results, const std::string&) {
+  const Tensor x = numbers({4, 6}, 36).sync();
+  std::vector<Tensor> views{x.slice(0, 1, 3), x.select(1, 2),       x.T(),         x.reshape({2, 12}),
+                            x.flip({1}),      x.expand_dims({1}),   x.diagonal(),  x.unsqueeze(0).squeeze(),
+                            x.flatten(),      x.moveaxis({0}, {1}), x.split(2)[1], x.index({Slice(0, 4, 2), 1})};
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    Tensor row = x[static_cast<std::int64_t>(i % 4)];
+    row += sum(views[i]) * 0.125;
+    results.add(views[i]);
+  }
+  results.add(x), results.add(x.broadcast_to({2, 4, 6})), results.add(unfold(x, 1, 3, 2));
+  results.add(grad([](const Tensor& a) {
+    Tensor b = a * 2;
+    b[1].assign(b[0] * b[2]);
+    b.slice(1, 0, 2) *= b.slice(1, 2, 4);
+    return sum(b * b);
+  })(x));
 }
 
 void layouts(Results& results, const std::string&) {

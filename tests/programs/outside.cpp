@@ -1,12 +1,20 @@
 // Programs that meet what is outside: files, the disk cache, threads, memory of others, texts.
+#include <fermata/distributed.h>
+#include <fermata/export.h>
+#include <fermata/trace.h>
 #include <unistd.h>
 
 #include <exception>
 #include <thread>
 #include <vector>
 
+#include "dispatch/backend.h"
 #include "runtime/disk_cache.h"
 #include "tests/programs/sources.h"
+
+#ifdef FERMATA_TEST_WITH_RUN
+#include <fermata/program.h>
+#endif
 
 namespace fermata::programs {
 namespace {
@@ -55,6 +63,54 @@ void model_files(Results& results, const std::string& folder) {
   const std::string index = save_safetensors_sharded(folder + "/parts.safetensors", model, 600);
   const SafetensorsFile file(index);
   for (const std::string& name : file.names()) results.add(file.tensor(name));
+}
+
+/// Text and constants of a trace, which are files of their own.
+void trace_files(Results& results, const std::string& folder) {
+  const Tensor x = numbers({3, 5}, 53), weight = numbers({5, 2}, 54);
+  const Trace traced = trace([&](const Tensor& a) { return tanh(matmul(a, weight)); }, x);
+  save_trace(traced, folder + "/traced.txt");
+  results.add(run_trace(traced, std::vector<Tensor>{x})[0]);
+  results.add(load_npy(folder + "/traced.0.npy"));
+}
+
+/// The errors of libfermata_run have another type.
+void exported_programs(Results& results, const std::string& folder) {
+  if (!backend(BackendKey::cpu)->can_compile(nullptr)) return;
+  const Tensor weight = numbers({6, 4}, 57);
+  const std::string path = folder + "/program.fermata";
+  export_program(
+      path, {.dynamic = {{.input = 0, .axis = 0}}},
+      [&](const Tensor& x) { return std::pair(tanh(matmul(x, weight)), sum(x * 2, 1)); }, numbers({3, 6}, 58));
+#ifdef FERMATA_TEST_WITH_RUN
+  try {
+    run::Program program(path);
+    for (const std::int64_t rows : {3, 5}) {
+      std::vector<float> x = numbers({rows, 6}, 59).to_vector<float>();
+      const run::Results got = program.run({run::tensor(x.data(), {rows, 6})});
+      for (std::int64_t i = 0; i < rows * 4; ++i) results.add(got.data<float>(0)[i]);
+      for (std::int64_t i = 0; i < rows; ++i) results.add(got.data<float>(1)[i]);
+    }
+  } catch (const run::Error& error) {
+    constexpr int kNoMemory = 3001;
+    if (error.code == kNoMemory) throw OutOfMemoryError(error.code, error.what());
+    throw FileError(error.code, error.what());
+  }
+#endif
+}
+
+/// Collectives of a world of this process alone, and a checkpoint of it.
+void world_of_one(Results& results, const std::string& folder) {
+  const Tensor x = numbers({4, 3}, 60);
+  results.add(distributed::all_reduce(x * 2));
+  for (const Tensor& t : distributed::all_reduce(std::vector<Tensor>{x, x + 1})) results.add(t);
+  results.add(distributed::all_gather(x, 1));
+  results.add(distributed::reduce_scatter(x));
+  results.add(distributed::broadcast(x + 2));
+  results.add(grad([](const Tensor& a) { return sum(distributed::all_reduce(a * a)); })(x));
+  const std::string index = folder + "/world.safetensors.index.json";
+  save_safetensors(index, {{"x", x}, {"y", arange(4)}});
+  for (const auto& [name, tensor] : load_safetensors(index)) results.add(tensor);
 }
 
 void disk_cache(Results& results, const std::string& folder) {

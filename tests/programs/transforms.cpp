@@ -73,6 +73,32 @@ void control_flow_in_compiled_function(Results& results, const std::string&) {
   }
 }
 
+/// Loops in branches in loops, their gradients, and both in a compiled function that meets other sizes.
+void nested_control_flow(Results& results, const std::string&) {
+  const Tensor pushes = numbers({5, 3}, 61);
+  const auto step = [](const Tensor& at, const Tensor& push) {
+    const Tensor moved = cond(
+        sum(at) > 3,
+        [](const Tensor& a, const Tensor& by) {
+          return fori_loop(
+              0, 3, [by](const Tensor&, const Tensor& b) { return tanh(b + by); }, a);
+        },
+        [](const Tensor& a, const Tensor& by) { return a * by + 1; }, at, push);
+    return std::pair(moved, sum(moved * moved));
+  };
+  const auto loss = [&](const Tensor& start, const Tensor& by) {
+    const auto [last, sums] = scan(step, start, by);
+    return sum(last) + sum(sums);
+  };
+  const auto [by_x, by_pushes] = grad<0, 1>(loss)(numbers({3}, 62), pushes);
+  results.add(by_x), results.add(by_pushes);
+  auto f = compile([&](const Tensor& x, const Tensor& by) { return grad<0, 1>(loss)(x, by); });
+  for (const std::int64_t columns : {3, 4, 3}) {
+    const auto [first, second] = f(numbers({columns}, 63), numbers({5, columns}, 64));
+    results.add(first), results.add(second);
+  }
+}
+
 void while_loops(Results& results, const std::string&) {
   const auto [n, x] = while_loop([](const Tensor& i, const Tensor&) { return i < 9; },
                                  [](const Tensor& i, const Tensor& a) { return std::tuple(i + 1, cos(a) + a / 2); },
