@@ -13,6 +13,7 @@
 #include "ir/view.h"
 #include "runtime/backend_memory.h"
 #include "runtime/distributed_value.h"
+#include "runtime/few.h"
 
 namespace fermata {
 
@@ -153,9 +154,9 @@ Tensor call_ternary(const Call& call, const Operand& a, const Operand& b, const 
 
 Tensor call_general(const Call& call, std::span<const Tensor> tensors, const Attributes& attributes) {
   const Op op = call.entry.op;
-  std::vector<TensorType> types;
-  for (const Tensor& t : tensors) types.push_back(t.node()->type());
-  const TensorType type = infer(op, types, attributes.integers, attributes.wanted, call.where, attributes.subgraphs);
+  Few<TensorType> types(tensors.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i) types[i] = tensors[i].node()->type();
+  const TensorType type = result_type(call, types, attributes);
   const BackendKey backend = common_backend(call, tensors);
   for (const Tensor& t : tensors) ensure_value(t.node(), call);
   if (std::ranges::any_of(tensors, [](const Tensor& t) { return is_distributed(*t.node()); })) [[unlikely]]
@@ -163,16 +164,16 @@ Tensor call_general(const Call& call, std::span<const Tensor> tensors, const Att
   const DispatchKeySet keys = data_keys(call.keys, backend);
   if (is_view(op))
     if (Node* view = view_of_leaf(op, *tensors[0].node(), type, attributes.integers)) return Tensor(view, keys);
-  std::vector<Shape> strides(tensors.size());
-  std::vector<TensorView> inputs;
+  Few<Shape> strides(tensors.size());
+  Few<TensorView> inputs(tensors.size());
   std::vector<StoragePtr> staged;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const Node& n = *tensors[i].node();
-    inputs.push_back(view_of(n, strides[i]));
+    inputs[i] = view_of(n, strides[i]);
     if (n.backend == backend) [[likely]]
       continue;
     leaf_buffer(n, *n.storage.load(std::memory_order_acquire), backend, staged);
-    inputs.back().data = staged.back()->data, inputs.back().buffer = nullptr;
+    inputs[i].data = staged.back()->data, inputs[i].buffer = nullptr;
   }
   // A reshape that is not a view is a copy in row-major order.
   const Op run = op == Op::reshape ? Op::copy : op;

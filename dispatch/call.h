@@ -2,6 +2,7 @@
 #pragma once
 
 #include "dispatch/kernel_table.h"
+#include "ir/infer.h"
 #include "runtime/steps/call_step.h"
 
 namespace fermata {
@@ -12,6 +13,12 @@ void register_call_kernels(BackendKey backend);
 /// The inner loop for dense operands of one shape and single elements; null if the op has none, or there are too many
 /// elements.
 InnerLoop inner_loop(Op op, BackendKey backend, DType operand, std::int64_t elements);
+
+/// The type of the result of a general call, with its errors at the caller's line.
+inline TensorType result_type(const Call& call, std::span<const TensorType> operands, const Attributes& attributes) {
+  if (attributes.is_inferred) return attributes.wanted;
+  return infer(call.entry.op, operands, attributes.integers, attributes.wanted, call.where, attributes.subgraphs);
+}
 
 /// A materialized node as a kernel argument. `strides` is filled if the node does not store its own.
 TensorView view_of(const Node& node, Shape& strides);

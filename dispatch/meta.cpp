@@ -2,6 +2,7 @@
 // per signature; custom operators register their own, which give the types of their recorded calls.
 #include "dispatch/meta.h"
 
+#include "dispatch/call.h"
 #include "dispatch/kernel_table.h"
 #include "dispatch/pointwise.h"
 #include "dispatch/table.h"
@@ -32,8 +33,7 @@ Tensor meta_ternary(const Call& call, const Operand& a, const Operand& b, const 
 Tensor meta_general(const Call& call, std::span<const Tensor> tensors, const Attributes& attributes) {
   std::vector<TensorType> types;
   for (const Tensor& t : tensors) types.push_back({t.dtype(), t.shape()});
-  return meta_tensor(
-      infer(call.entry.op, types, attributes.integers, attributes.wanted, call.where, attributes.subgraphs));
+  return meta_tensor(result_type(call, types, attributes));
 }
 
 TensorType infer_by_meta(const OperatorEntry& entry, std::span<const TensorType> types,

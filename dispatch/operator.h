@@ -39,11 +39,12 @@ struct Call {
 
 /// Non-tensor arguments of ops that are not pointwise; ir/graph.h lists attributes and scalars by op.
 struct Attributes {
-  TensorType wanted;  // if the result type is an argument
+  TensorType wanted;  // if the result type is an argument, or if `is_inferred`
   std::span<const std::int64_t> integers;
   std::span<const std::uint64_t> scalars;
   BackendKey backend = BackendKey::cpu;  // the backend of ops without operands
   const Subgraphs* subgraphs = nullptr;  // functions for the node to own; none in boxed calls
+  bool is_inferred = false;              // the caller has the type of the result, `wanted`, from infer()
 };
 
 /// The four signatures of the built-in ops.

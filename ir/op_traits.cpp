@@ -159,8 +159,12 @@ std::optional<std::size_t> attribute_list_length(const OpTraits& op, std::size_t
   std::size_t lists = 0;
   for (const AttributeField& field : op.fields) lists += field.kind == AttributeKind::list ? 1 : 0;
   const std::size_t single = op.fields.size() - lists;
-  if (count < single || (lists == 0 ? count != single : (count - single) % lists != 0)) return std::nullopt;
-  return lists == 0 ? 0 : (count - single) / lists;
+  if (count < single) return std::nullopt;
+  const std::size_t listed = count - single, length = lists <= 1   ? listed
+                                                      : lists == 2 ? listed / 2  // every slice: without a division
+                                                                   : listed / lists;
+  if (listed != length * lists) return std::nullopt;
+  return length;
 }
 
 bool may_be_merged(const GraphNode& node) {

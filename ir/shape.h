@@ -18,7 +18,7 @@ inline constexpr unsigned kMaxRank = 16;
 /// entries beyond the rank are neither cleared nor copied.
 class Shape {
  public:
-  constexpr Shape() {}
+  Shape() {}  // not constexpr: g++ would take an array of them for a constant, and clear all of it
   constexpr Shape(const Shape& o) : rank_(o.rank_) { copy_dims(o); }
   constexpr Shape& operator=(const Shape& o) {
     rank_ = o.rank_;

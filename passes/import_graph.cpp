@@ -21,8 +21,10 @@ Graph import_graph(const Walk& walk) {
     }
     out.op = n.op;
     out.attributes = attributes_of(n);
-    if (n.extra != nullptr)
-      out.scalars = n.extra->scalars, out.context = n.extra->context, out.subgraphs = n.extra->subgraphs;
+    if (n.extra != nullptr) {
+      out.scalars.assign(n.extra->scalars.begin(), n.extra->scalars.end());
+      out.context = n.extra->context, out.subgraphs = n.extra->subgraphs;
+    }
     const std::uint32_t begin = walk.first_operand[i];
     const std::size_t end = i + 1 < walk.first_operand.size() ? walk.first_operand[i + 1] : walk.operands.size();
     for (std::size_t k = begin; k < end; ++k) {

@@ -14,8 +14,10 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <new>
 #include <utility>
+#include <vector>
 
 #ifndef FERMATA_POOLED
 #define FERMATA_POOLED 1
@@ -109,6 +111,25 @@ inline void release_bytes(const Allocation& a) noexcept {
     return BlockPool::release(a.data, a.size_class);
   release_large(a.data, a.bytes);
 }
+
+/// For vectors of a few elements that every call makes: their elements are blocks.
+template <class T> struct BlockAllocator {
+  using value_type = T;
+  BlockAllocator() = default;
+  template <class U> BlockAllocator(const BlockAllocator<U>&) {}
+  T* allocate(std::size_t count) {
+    if (count * sizeof(T) > BlockPool::kMaxBytes) [[unlikely]]
+      return std::allocator<T>().allocate(count);
+    return static_cast<T*>(BlockPool::allocate(BlockPool::class_of(count * sizeof(T))));
+  }
+  void deallocate(T* elements, std::size_t count) noexcept {
+    if (count * sizeof(T) > BlockPool::kMaxBytes) [[unlikely]]
+      return std::allocator<T>().deallocate(elements, count);
+    BlockPool::release(elements, BlockPool::class_of(count * sizeof(T)));
+  }
+  bool operator==(const BlockAllocator&) const = default;
+};
+template <class T> using BlockVector = std::vector<T, BlockAllocator<T>>;
 
 struct MemoryStats {
   std::size_t live_bytes = 0;    // in allocated blocks and buffers

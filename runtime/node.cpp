@@ -106,7 +106,8 @@ Node* make_strided_leaf(const TensorType& type, const Shape& strides, std::int64
 std::vector<std::int64_t> attributes_of(const Node& node) {
   if (family(node.op) == Family::reduce)
     return {static_cast<std::int64_t>(node.scalar & 0xffff), static_cast<std::int64_t>(node.scalar >> 16 & 1)};
-  return node.extra != nullptr ? node.extra->attributes : std::vector<std::int64_t>();
+  if (node.extra == nullptr) return {};
+  return {node.extra->attributes.begin(), node.extra->attributes.end()};
 }
 
 }  // namespace fermata

@@ -18,6 +18,7 @@
 #include "ir/key_set.h"
 #include "ir/op.h"
 #include "ir/shape.h"
+#include "runtime/allocator.h"
 #include "runtime/storage.h"
 
 namespace fermata {
@@ -26,13 +27,19 @@ struct Node;
 
 /// The rare half of a node, out of line: high ranks, strides of leaves, attributes, more operands, more scalars.
 struct NodeExtra {
+  NodeExtra() {}  // not an aggregate, which would be cleared first
+  static void* operator new(std::size_t bytes) { return BlockPool::allocate(BlockPool::class_of(bytes)); }
+  static void operator delete(void* block) noexcept {
+    BlockPool::release(block, BlockPool::class_of(sizeof(NodeExtra)));
+  }
+
   Shape sizes;                           // if rank > Node::kInlineRank
   Shape strides;                         // of leaves that are not dense; rank 0 otherwise
   std::int64_t offset = 0;               // in elements, of a leaf in its storage
   bool strided = false;                  // strides and offset are valid
-  std::vector<std::int64_t> attributes;  // as in ir/graph.h
-  std::vector<std::uint64_t> scalars;
-  std::vector<Node*> more_inputs;              // operands after the third
+  BlockVector<std::int64_t> attributes;  // as in ir/graph.h
+  BlockVector<std::uint64_t> scalars;
+  BlockVector<Node*> more_inputs;              // operands after the third
   std::uint32_t context = 0;                   // boxed calls: as in ir/graph.h
   std::shared_ptr<const Subgraphs> subgraphs;  // the functions owned by the node; null for most ops
 };
@@ -68,6 +75,10 @@ struct alignas(64) Node {
   TensorType type() const { return {dtype, Shape(sizes())}; }
   bool pending() const { return storage.load(std::memory_order_acquire) == nullptr; }
   bool is_dense_leaf() const { return extra == nullptr || !extra->strided; }
+  /// The attributes, as in ir/graph.h, except those of a reduction, which are in `scalar`.
+  std::span<const std::int64_t> stored_attributes() const {
+    return extra != nullptr ? std::span<const std::int64_t>(extra->attributes) : std::span<const std::int64_t>();
+  }
   std::size_t operand_count() const { return arity + (extra != nullptr ? extra->more_inputs.size() : 0); }
   Node* operand(std::size_t i) const { return i < arity ? inputs[i] : extra->more_inputs[i - arity]; }
 };

@@ -12,6 +12,14 @@ namespace fermata {
 TensorHooks tensor_hooks;
 constinit thread_local std::uint64_t first_version = 0;
 
+ViewInfo::ViewInfo(TensorImpl* cell, const ViewInfo& view)
+    : base(cell),
+      steps(view.steps),
+      sizes(view.sizes),
+      strides(view.strides),
+      offset(view.offset),
+      seen_version(cell->version) {}
+
 namespace {
 constexpr auto impl_class() { return BlockPool::class_of(sizeof(TensorImpl)); }
 

@@ -47,13 +47,22 @@ struct TensorPayload {
 /// One step from a cell's value to a view of it: a view op and its attributes, as in ir/graph.h.
 struct ViewStep {
   Op op;
-  std::vector<std::int64_t> attributes;
+  BlockVector<std::int64_t> attributes;
   Shape sizes;  // of the step's result
 };
+using ViewSteps = BlockVector<ViewStep>;
 
 struct ViewInfo {
-  TensorImpl* base;  // owns a reference; never a view itself
-  std::vector<ViewStep> steps;
+  ViewInfo() {}  // not an aggregate, which would be cleared first
+  /// The same view of another base.
+  ViewInfo(TensorImpl* cell, const ViewInfo& view);
+  static void* operator new(std::size_t bytes) { return BlockPool::allocate(BlockPool::class_of(bytes)); }
+  static void operator delete(void* block) noexcept {
+    BlockPool::release(block, BlockPool::class_of(sizeof(ViewInfo)));
+  }
+
+  TensorImpl* base = nullptr;  // owns a reference; never a view itself
+  ViewSteps steps;
   Shape sizes, strides;  // of the view, over the row-major elements of the base
   std::int64_t offset = 0;
   /// The base's version from which `value` was derived. Written after `value`, under a lock: several threads may read

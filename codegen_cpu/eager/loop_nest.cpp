@@ -52,9 +52,10 @@ LoopNest::LoopNest(std::span<const std::int64_t> sizes, std::span<const TensorVi
   for (const std::int64_t s : sizes) elements_ *= s;
   for (unsigned k = 0; k < count_; ++k) {
     NestOperand& o = operands_[k];
-    o = {static_cast<const char*>(operands[k].data), operands[k].dtype, wanted[k], {}};
+    o.data = static_cast<const char*>(operands[k].data), o.stored = operands[k].dtype, o.wanted = wanted[k];
     const auto bytes = static_cast<std::int64_t>(byte_size(o.stored));
     const std::size_t lead = sizes.size() - operands[k].rank;  // a 0-d operand has no axes at all
+    for (std::size_t i = 0; i < lead; ++i) o.strides[i] = 0;
     for (std::size_t i = lead; i < sizes.size(); ++i) o.strides[i] = operands[k].strides[i - lead] * bytes;
   }
   rank_ = static_cast<unsigned>(sizes.size());
@@ -150,7 +151,7 @@ const char* LoopNest::position(const NestOperand& operand, std::int64_t element,
 
 template <std::size_t kBytes>
 void LoopNest::gather_rows(const NestOperand& operand, std::int64_t begin, std::int64_t count, char* to) const {
-  std::array<std::int64_t, kMaxRank> index{};
+  std::array<std::int64_t, kMaxRank> index;
   const char* from = position(operand, begin, index);
   const unsigned last = rank_ - 1;
   const std::int64_t step = operand.strides[last];

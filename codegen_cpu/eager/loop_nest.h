@@ -25,7 +25,7 @@ inline constexpr std::int64_t kLongRow = 64;
 struct NestOperand {
   const char* data = nullptr;
   DType stored = DType::f32, wanted = DType::f32;
-  std::array<std::int64_t, kMaxRank> strides{};  // bytes
+  std::array<std::int64_t, kMaxRank> strides;  // bytes; those beyond the rank are not set
 };
 
 /// Copies `count` elements that lie `stride` bytes apart.
@@ -69,7 +69,7 @@ class LoopNest {
   unsigned rank_ = 0, count_ = 0;
   bool long_rows_ = false, transposed_ = false;
   std::int64_t elements_ = 1;
-  std::array<std::int64_t, kMaxRank> sizes_{};
+  std::array<std::int64_t, kMaxRank> sizes_;
   std::array<NestOperand, kMaxOperands> operands_;
   std::array<Access, kMaxOperands> access_{};
 };

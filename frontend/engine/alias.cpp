@@ -143,7 +143,14 @@ Tensor value_of_view(Op op, const Tensor& x, const Attributes& arguments, Locati
     return general_call(op, {&plain, 1}, arguments, where);
   }
   const KeyGuard no_history({}, Functionality::autograd);
-  return general_call(op, {&x, 1}, arguments, where);
+  Attributes inferred = arguments;
+  inferred.is_inferred = true;
+  return general_call(op, {&x, 1}, inferred, where);
+}
+
+ViewStep slice_step(const std::vector<std::int64_t>& start, const std::vector<std::int64_t>& step, const Shape& sizes) {
+  const auto integers = encode(ops::Slice{.start = {start}, .step = {step}, .counts = {}});
+  return {Op::slice, {integers.begin(), integers.end()}, sizes};
 }
 
 /// A slice of a slice, as one.
@@ -155,12 +162,11 @@ void merge_slices(ViewStep& first, const ViewStep& second) {
     start.push_back(second.sizes[i] == 0 ? 0 : a.start.value[i] + b.start.value[i] * a.step.value[i]);
     step.push_back(second.sizes[i] <= 1 ? 1 : a.step.value[i] * b.step.value[i]);
   }
-  first.attributes = encode(ops::Slice{.start = {start}, .step = {step}, .counts = {}});
-  first.sizes = second.sizes;
+  first = slice_step(start, step, second.sizes);
 }
 
 /// Steps of one kind become one, and a slice goes before a permute: a chain of any length of them is two steps.
-void add_step(std::vector<ViewStep>& steps, ViewStep next) {
+void add_step(ViewSteps& steps, ViewStep next) {
   const bool follows_permute = !steps.empty() && steps.back().op == Op::permute;
   if (follows_permute && next.op == Op::slice) {
     ViewStep permute = std::move(steps.back());
@@ -174,13 +180,11 @@ void add_step(std::vector<ViewStep>& steps, ViewStep next) {
       start[from] = permuted.start.value[i], step[from] = permuted.step.value[i], sizes[from] = next.sizes[i];
     }
     permute.sizes = next.sizes;
-    add_step(steps, {Op::slice, encode(ops::Slice{.start = {start}, .step = {step}, .counts = {}}), sizes});
+    add_step(steps, slice_step(start, step, sizes));
     steps.push_back(std::move(permute));
   } else if (follows_permute && next.op == Op::permute) {
-    std::vector<std::int64_t> axes;
-    for (const std::int64_t axis : next.attributes)
-      axes.push_back(steps.back().attributes[static_cast<std::size_t>(axis)]);
-    steps.back() = {Op::permute, std::move(axes), next.sizes};
+    for (std::int64_t& axis : next.attributes) axis = steps.back().attributes[static_cast<std::size_t>(axis)];
+    steps.back() = std::move(next);
   } else if (!steps.empty() && steps.back().op == Op::slice && next.op == Op::slice) {
     merge_slices(steps.back(), next);
   } else {

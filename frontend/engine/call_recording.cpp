@@ -69,7 +69,7 @@ void CallRecording::make_placeholders(std::span<const Tensor> arguments) {
     tensors_.push_back(placeholder(t, scope_));
     TensorImpl* const impl = tensors_.back().impl();
     base.impl()->refs.fetch_add(1, std::memory_order_relaxed);
-    impl->view = new ViewInfo{base.impl(), view->steps, view->sizes, view->strides, view->offset, base.impl()->version};
+    impl->view = std::make_unique<ViewInfo>(base.impl(), *view).release();
     add_stand_in(tensors_.back(), place);
   }
 }

@@ -33,7 +33,7 @@ struct ResultCell {
 /// A result: a cell, or a view of it.
 struct Returned {
   std::size_t cell;
-  std::vector<ViewStep> view;
+  ViewSteps view;
 };
 struct WriteBack {
   Place target;

@@ -22,6 +22,7 @@
 #include "ir/op_traits.h"
 #include "ir/scope.h"
 #include "runtime/effects.h"
+#include "runtime/few.h"
 #include "runtime/retained_leaves.h"
 #include "runtime/uniquely_owned.h"
 #include "runtime/walk.h"
@@ -266,7 +267,7 @@ std::unique_ptr<NodeExtra> make_extra(Op op, const TensorType& type, std::span<c
   if (type.shape.rank() > Node::kInlineRank) extra->sizes = type.shape;
   if (attributes_inside) extra->attributes.assign(attributes.integers.begin(), attributes.integers.end());
   extra->scalars.assign(attributes.scalars.begin(), attributes.scalars.end());
-  extra->more_inputs.reserve(tensors.size());
+  if (tensors.size() > Node::kInlineInputs) extra->more_inputs.reserve(tensors.size() - Node::kInlineInputs);
   if (attributes.subgraphs != nullptr) extra->subgraphs = attributes.subgraphs->shared_from_this();
   return extra;
 }
@@ -282,12 +283,9 @@ Tensor record_node(const Call& call, std::span<const Tensor> tensors, const Attr
   if (in_capture_scope()) [[unlikely]]
     tensors = capture_scope->take_operands(tensors, own, call.where);
   const BackendKey backend = common_backend(call, tensors);
-  std::array<TensorType, Node::kInlineInputs> few;
-  std::vector<TensorType> many;
-  if (tensors.size() > few.size()) many.resize(tensors.size());
-  const std::span<TensorType> types = many.empty() ? std::span(few).first(tensors.size()) : std::span(many);
+  Few<TensorType> types(tensors.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) types[i] = tensors[i].node()->type();
-  const TensorType type = infer(op, types, attributes.integers, attributes.wanted, call.where, attributes.subgraphs);
+  const TensorType type = result_type(call, types, attributes);
   // Inside a function that is being compiled a view is recorded: its operand may be an argument, another one at replay.
   if (is_view(op) && !in_capture_scope())
     if (Node* view = view_of_leaf(op, *tensors[0].node(), type, attributes.integers))
@@ -295,7 +293,7 @@ Tensor record_node(const Call& call, std::span<const Tensor> tensors, const Attr
   if (is_view(op) && element_count(type.shape) >= kVastView) [[unlikely]]
     if (Tensor view = record_vast_view(call, tensors[0], type, attributes); view.defined()) return view;
   if (backend != BackendKey::cpu && !is_view(op)) [[unlikely]]
-    require_variant(call, backend, types.empty() ? type.dtype : types[0].dtype);
+    require_variant(call, backend, tensors.empty() ? type.dtype : types[0].dtype);
   std::unique_ptr<NodeExtra> extra = make_extra(op, type, tensors, attributes);
   if (context != 0) {
     if (extra == nullptr) extra = std::make_unique<NodeExtra>();  // a call without arguments

@@ -15,6 +15,7 @@
 #include "ir/view.h"
 #include "runtime/bound_plan.h"
 #include "runtime/cancellation.h"
+#include "runtime/few.h"
 
 namespace fermata {
 namespace {
@@ -32,10 +33,6 @@ struct Value {
 void show(Op op, const Node& n) {
   if (const WatchStep watch = watch_step.load(std::memory_order_relaxed)) [[unlikely]]
     watch(name(op), n.backend, n.where);
-}
-
-std::span<const std::int64_t> attributes_of_extra(const Node& n) {
-  return n.extra != nullptr ? std::span<const std::int64_t>(n.extra->attributes) : std::span<const std::int64_t>();
 }
 
 class Interpreter {
@@ -125,14 +122,8 @@ class Interpreter {
       return;
     }
     if (is_pointwise(n.op) && run_inner_loop(i)) return;
-    const std::size_t count = operands(i).size();
-    if (count <= kFew) {
-      std::array<Shape, kFew> strides;
-      std::array<TensorView, kFew> inputs;
-      return run_call(i, std::span(inputs).first(count), strides.data());
-    }
-    std::vector<Shape> strides(count);
-    std::vector<TensorView> inputs(count);
+    Few<Shape> strides(operands(i).size());
+    Few<TensorView> inputs(operands(i).size());
     run_call(i, inputs, strides.data());
   }
 
@@ -200,7 +191,7 @@ class Interpreter {
     Shape sizes(walk_.order[in].node->sizes()), strides;
     view(in, strides);
     std::int64_t offset = values_[in].offset;
-    if (!apply_view(n.op, attributes_of_extra(n), Shape(n.sizes()), sizes, strides, offset)) return false;
+    if (!apply_view(n.op, n.stored_attributes(), Shape(n.sizes()), sizes, strides, offset)) return false;
     Value& v = values_[i];
     values_[in].storage->retain();
     v.storage.reset(values_[in].storage.get());
@@ -222,7 +213,7 @@ class Interpreter {
     static constinit thread_local PerThread<std::vector<Value>> spare;
     return spare.get();
   }
-  static constexpr std::size_t kMostSpareValues = 4096, kFew = 4;
+  static constexpr std::size_t kMostSpareValues = 4096;
 
   const Walk& walk_;
   std::span<StoragePtr> outputs_;
@@ -256,7 +247,7 @@ void call_node(const Node& n, Op op, DType operand, std::span<const TensorView> 
   const std::array<std::int64_t, 2> of_reduction{static_cast<std::int64_t>(n.scalar & 0xffff),
                                                  static_cast<std::int64_t>(n.scalar >> 16 & 1)};
   const std::span<const std::int64_t> attributes =
-      family(n.op) == Family::reduce ? std::span<const std::int64_t>(of_reduction) : attributes_of_extra(n);
+      family(n.op) == Family::reduce ? std::span<const std::int64_t>(of_reduction) : n.stored_attributes();
   const std::span<const std::uint64_t> scalars = n.extra != nullptr && !n.extra->scalars.empty()
                                                      ? std::span<const std::uint64_t>(n.extra->scalars)
                                                      : std::span<const std::uint64_t>(&n.scalar, 1);

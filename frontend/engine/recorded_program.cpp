@@ -56,7 +56,7 @@ ProgramNode program_node(const Walk& walk, std::uint32_t number, const DrawnRang
   p.attributes = attributes_of(n);
   if (n.extra != nullptr) p.subgraphs = n.extra->subgraphs;
   if (n.extra != nullptr && !n.extra->scalars.empty())
-    p.scalars = n.extra->scalars;
+    p.scalars.assign(n.extra->scalars.begin(), n.extra->scalars.end());
   else if (host_numbers != 0)
     p.scalars = {n.scalar};
   p.is_drawn = draws_numbers(n.op) && drawn.has(p.scalars);

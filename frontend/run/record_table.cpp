@@ -168,7 +168,7 @@ void RecordTable::set_record(std::size_t at, std::span<const std::int64_t> symbo
   if (family(r.op) == Family::reduce) {
     n.scalar = static_cast<std::uint64_t>(attributes[0] & 0xffff) | static_cast<std::uint64_t>(attributes[1] & 1) << 16;
   } else if (!attributes.empty()) {
-    extras_[at].attributes = attributes;
+    extras_[at].attributes.assign(attributes.begin(), attributes.end());
   }
   if (r.scalars.empty()) return;
   extras_[at].scalars.clear();

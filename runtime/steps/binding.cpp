@@ -46,9 +46,7 @@ BoundSource Binding::resolve(const PlanSource& source) const {
     switch (step.kind) {
       case PathStep::Kind::view: {
         const Node& view = *records[step.record];
-        static const auto& kNone = *new std::vector<std::int64_t>;
-        if (!apply_view(view.op, view.extra != nullptr ? view.extra->attributes : kNone, Shape(view.sizes()), s.sizes,
-                        s.strides, s.offset))
+        if (!apply_view(view.op, view.stored_attributes(), Shape(view.sizes()), s.sizes, s.strides, s.offset))
           throw_internal("a reshape was folded into a load that it cannot be folded into");
         break;
       }

@@ -27,7 +27,7 @@ GradEdge derive_view_edge(const ViewInfo& view, GradEdge below) {
     GradEdge next = make_grad_node(step.op, 1, below->where);
     next->depth = below->depth + 1;
     next->detail = std::make_unique<GradDetail>();
-    next->detail->attributes = step.attributes;
+    next->detail->attributes.assign(step.attributes.begin(), step.attributes.end());
     GradOperand& operand = next->operands()[0];
     operand.dtype = view.base->value->dtype;
     operand.shape = std::make_unique<Shape>(from);
