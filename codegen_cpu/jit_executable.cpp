@@ -36,9 +36,10 @@ class VariableExecutable final : public LoadedExecutable {
     for (unsigned axis = 0; axis < kernel_.rank; ++axis) points *= launch.sizes[axis];
     if (turned_ && has_short_rows(kernel_, launch)) {
       if (const Executable* const turned = variants_->turned.load(std::memory_order_acquire)) return *turned;
-      // A short row costs what one does that fills all lanes, and turned nearly nothing of that.
+      // A block of a short row costs what one does that fills all lanes, and turned nearly nothing of that.
       constexpr std::int64_t kSaved = 8 * std::int64_t{kReductionLanes};
-      const std::int64_t saved = (launch.row_end - launch.row_begin) * kSaved;
+      const std::int64_t blocks = kernel_.reduced != 0 ? reduction_blocks(kernel_, launch.sizes) : 1;
+      const std::int64_t saved = (launch.row_end - launch.row_begin) * blocks * kSaved;
       return is_worth_widening(saved) ? variant({.streamed = 0, .wide = true, .turned = true}) : *this;
     }
     constexpr std::int64_t kLargestElement = 8;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -16,12 +17,16 @@ namespace {
 
 /// States that wait on the stack (codegen_cpu/jit/column_kernel.cpp).
 constexpr std::size_t kMostComponents = 4;
+/// Axes along a row.
+constexpr unsigned kMostAlong = 4;
 /// Buffers of a tile stay in the first-level cache.
 constexpr std::int64_t kTileBytes = 24 << 10, kLeastTile = 32, kLargestTile = 512;
 
-bool is_along(const Kernel& kernel, const Access& access) { return (access.axes >> (kernel.rank - 1u) & 1u) != 0; }
+/// The axes along a row: those that are reduced; of a map kernel the vector axis.
+unsigned axes_along(const Kernel& kernel) { return kernel.reduced != 0 ? kernel.reduced : 1u << (kernel.rank - 1u); }
+bool is_along(const Kernel& kernel, const Access& access) { return (access.axes & axes_along(kernel)) != 0; }
 bool is_across(const Kernel& kernel, const Access& access) {
-  return (access.axes & ((1u << (kernel.rank - 1u)) - 1u)) != 0;
+  return (access.axes & ((1u << kernel.rank) - 1u) & ~axes_along(kernel)) != 0;
 }
 
 struct RowAxis {
@@ -33,8 +38,8 @@ struct RowAxis {
 std::vector<RowAxis> row_axes(const Kernel& kernel, const KernelLaunch& launch) {
   std::vector<RowAxis> axes;
   const std::size_t accesses = kernel.accesses.size();
-  for (unsigned axis = 0; axis + 1 < kernel.rank; ++axis) {
-    if (launch.sizes[axis] == 1) continue;
+  for (unsigned axis = 0; axis < kernel.rank; ++axis) {
+    if (launch.sizes[axis] == 1 || (axes_along(kernel) >> axis & 1u) != 0) continue;
     RowAxis next{launch.sizes[axis], std::vector<std::int64_t>(accesses, 0)};
     for (std::size_t a = 0; a < accesses; ++a)
       if ((kernel.accesses[a].axes >> axis & 1u) != 0) next.strides[a] = launch.strides[a * kernel.rank + axis];
@@ -57,19 +62,29 @@ class TurnedLaunch {
         turned_(turned),
         launch_(launch),
         first_(kernel.reduced != 0 ? 0 : launch.column_begin),
-        length_(kernel.reduced != 0 ? launch.sizes[kernel.rank - 1u] : launch.column_end - launch.column_begin),
         axes_(row_axes(kernel, launch)),
         operands_(kernel.accesses.size()) {
+    for (unsigned axis = 0; axis < kernel.rank; ++axis)
+      if ((axes_along(kernel) >> axis & 1u) != 0) along_[ranks_along_++] = axis;
+    for (unsigned i = 0; i < ranks_along_; ++i) sizes_[i] = launch.sizes[along_[i]];
+    if (kernel.reduced == 0) sizes_[0] = launch.column_end - launch.column_begin;
     std::int64_t row_bytes = 1;
     for (std::size_t a = 0; a < operands_.size(); ++a) {
       Operand& o = operands_[a];
       const Access& access = kernel.accesses[a];
       o.bytes = static_cast<std::int64_t>(byte_size(access.dtype));
       o.along = is_along(kernel, access), o.across = is_across(kernel, access);
-      o.step = o.along ? launch.strides[a * kernel.rank + kernel.rank - 1u] : 0;
+      o.length = 1;
+      for (unsigned i = ranks_along_; i-- > 0;) {
+        const bool steps = (access.axes >> along_[i] & 1u) != 0;
+        o.sizes[i] = steps ? sizes_[i] : 1;
+        o.steps[i] = steps ? launch.strides[a * kernel.rank + along_[i]] : 0;
+        o.buffer_steps[i] = steps ? o.length : 0;
+        o.length *= o.sizes[i];
+      }
       if (access.address_only) stays_in_run_ = stays_in_run_ || o.across;
       o.buffered = o.across && !access.address_only;
-      if (o.buffered) row_bytes += o.bytes * (o.along ? length_ : 1);
+      if (o.buffered) row_bytes += o.bytes * o.length;
     }
     for (const Instr& instr : kernel.program.instrs())
       if (instr.prim == Prim::input) operands_[instr.index].is_read = true;
@@ -88,7 +103,8 @@ class TurnedLaunch {
   }
 
   void run() {
-    if (length_ <= 0) return;
+    for (unsigned i = 0; i < ranks_along_; ++i)
+      if (sizes_[i] <= 0) return;
     std::int64_t bytes = 0;
     for (const Operand& o : operands_) bytes += buffer_bytes(o);
     const Scratch<char> buffers(bytes);
@@ -105,8 +121,11 @@ class TurnedLaunch {
   }
 
  private:
+  template <class T> using Along = std::array<T, kMostAlong + 1>;  // for each axis along a row, then across rows
   struct Operand {
-    std::int64_t bytes = 0, step = 0;  // of an element; along a row, in elements
+    std::int64_t bytes = 0, length = 0;  // of an element; elements of a row
+    Along<std::int64_t> sizes{}, steps{},
+        buffer_steps{};  // along a row, in elements; in a buffer, in lines of the tile
     bool along = false, across = false, is_read = false, is_stored = false;
     bool buffered = false;  // unless a tile of it lies as the code wants it
     char* buffer = nullptr;
@@ -116,12 +135,12 @@ class TurnedLaunch {
   };
 
   std::int64_t buffer_bytes(const Operand& o) const {
-    const std::int64_t bytes = o.buffered ? o.bytes * (o.along ? length_ : 1) * tile_ : 0;
+    const std::int64_t bytes = o.buffered ? o.bytes * o.length * tile_ : 0;
     return (bytes + 63) / 64 * 64;
   }
   /// Of row number `row`, in elements.
   std::int64_t offset(std::size_t access, std::int64_t row) const {
-    std::int64_t offset = first_ * operands_[access].step;
+    std::int64_t offset = first_ * operands_[access].steps[ranks_along_ - 1];
     for (std::size_t axis = axes_.size(); axis-- > 0;) {
       offset += row % axes_[axis].size * axes_[axis].strides[access];
       row /= axes_[axis].size;
@@ -134,20 +153,22 @@ class TurnedLaunch {
 
   void run_tile(std::int64_t row, std::int64_t rows) {
     constexpr std::size_t kMostAccesses = 32;
-    const std::size_t count = operands_.size();
+    const std::size_t count = operands_.size(), rank = ranks_along_ + 1;
     std::array<void*, kMostAccesses> few_pointers;
-    std::array<std::int64_t, 2 * kMostAccesses> few_strides;
+    std::array<std::int64_t, (kMostAlong + 1) * kMostAccesses> few_strides;
     std::array<std::int64_t, kMostAccesses> few_offsets;
-    std::vector<void*> many_pointers(count > kMostAccesses ? count : 0);
-    std::vector<std::int64_t> many_numbers(count > kMostAccesses ? 3 * count : 0);
-    void** const pointers = count > kMostAccesses ? many_pointers.data() : few_pointers.data();
-    std::int64_t* const strides = count > kMostAccesses ? many_numbers.data() : few_strides.data();
-    std::int64_t* const offsets = count > kMostAccesses ? many_numbers.data() + 2 * count : few_offsets.data();
+    const bool has_many = count > kMostAccesses;
+    std::vector<void*> many_pointers(has_many ? count : 0);
+    std::vector<std::int64_t> many_numbers(has_many ? (rank + 1) * count : 0);
+    void** const pointers = has_many ? many_pointers.data() : few_pointers.data();
+    std::int64_t* const strides = has_many ? many_numbers.data() : few_strides.data();
+    std::int64_t* const offsets = has_many ? many_numbers.data() + rank * count : few_offsets.data();
     const bool one_run = row / axes_.back().size == (row + rows - 1) / axes_.back().size;
     for (std::size_t a = 0; a < count; ++a) {
       const Operand& o = operands_[a];
       const std::int64_t across = axes_.back().strides[a];
-      strides[2 * a] = o.step, strides[2 * a + 1] = across;
+      std::copy_n(o.steps.begin(), ranks_along_, strides + rank * a);
+      strides[rank * a + ranks_along_] = across;
       offsets[a] = 0;
       if (kernel_.accesses[a].address_only) {
         pointers[a] = nullptr;
@@ -156,18 +177,20 @@ class TurnedLaunch {
         pointers[a] = address(a, row);
       } else {
         pointers[a] = o.buffer;
-        strides[2 * a] = o.along ? tile_ : 0, strides[2 * a + 1] = 1;
+        for (unsigned i = 0; i < ranks_along_; ++i) strides[rank * a + i] = o.buffer_steps[i] * tile_;
+        strides[rank * a + ranks_along_] = 1;
         if (o.is_read) bring_in(a, row, rows);
       }
     }
-    const std::int64_t sizes[] = {length_, rows};
+    Along<std::int64_t> sizes = sizes_;
+    sizes[ranks_along_] = rows;
     turned_.launch({.pointers = pointers,
-                    .sizes = sizes,
+                    .sizes = sizes.data(),
                     .strides = strides,
                     .offsets = offsets,
                     .scalars = launch_.scalars,
                     .row_begin = 0,
-                    .row_end = kernel_.reduced != 0 ? 1 : length_,
+                    .row_end = kernel_.reduced != 0 ? 1 : sizes_[0],
                     .column_begin = 0,
                     .column_end = rows});
     for (std::size_t a = 0; a < count; ++a)
@@ -194,36 +217,55 @@ class TurnedLaunch {
     for_runs(access, row, rows, [&](auto... run) { bring_in(o, run...); });
   }
   void bring_in(const Operand& o, char* memory, std::int64_t stride, char* to, std::int64_t rows) const {
-    if (o.along && o.step == 1 && stride >= 0)
+    if (ranks_along_ == 1 && o.along && o.steps[0] == 1 && stride >= 0)
       return transpose_kernels().of_bytes[o.bytes]({.to = to,
                                                     .from = memory,
                                                     .to_line = tile_,
                                                     .from_line = stride,
-                                                    .lines = length_,
+                                                    .lines = o.length,
                                                     .columns = rows,
                                                     .streams = false});
-    const std::int64_t sizes[] = {o.along ? length_ : 1, rows}, to_strides[] = {tile_, 1},
-                       from_strides[] = {o.step, stride};
-    strided_copy({to, to_strides}, {memory, from_strides}, sizes, static_cast<std::size_t>(o.bytes));
+    const Along<std::int64_t> outside = memory_strides(o, stride), inside = buffer_strides(o);
+    copy(o, {to, inside}, {memory, outside}, rows);
   }
   void bring_out(const Operand& o, char* memory, std::int64_t stride, char* from, std::int64_t rows) const {
-    if (o.along && o.step == 1 && stride > 0)
+    if (ranks_along_ == 1 && o.along && o.steps[0] == 1 && stride > 0)
       return transpose_kernels().of_bytes[o.bytes]({.to = memory,
                                                     .from = from,
                                                     .to_line = stride,
                                                     .from_line = tile_,
                                                     .lines = rows,
-                                                    .columns = length_,
+                                                    .columns = o.length,
                                                     .streams = false});
-    const std::int64_t sizes[] = {o.along ? length_ : 1, rows}, to_strides[] = {o.step, stride},
-                       from_strides[] = {tile_, 1};
-    strided_copy({memory, to_strides}, {from, from_strides}, sizes, static_cast<std::size_t>(o.bytes));
+    const Along<std::int64_t> outside = memory_strides(o, stride), inside = buffer_strides(o);
+    copy(o, {memory, outside}, {from, inside}, rows);
+  }
+  /// Of the axes along a row, then across rows.
+  Along<std::int64_t> memory_strides(const Operand& o, std::int64_t across) const {
+    Along<std::int64_t> strides = o.steps;
+    strides[ranks_along_] = across;
+    return strides;
+  }
+  Along<std::int64_t> buffer_strides(const Operand& o) const {
+    Along<std::int64_t> strides{};
+    for (unsigned i = 0; i < ranks_along_; ++i) strides[i] = o.buffer_steps[i] * tile_;
+    strides[ranks_along_] = 1;
+    return strides;
+  }
+  void copy(const Operand& o, StridedSide to, StridedSide from, std::int64_t rows) const {
+    Along<std::int64_t> sizes = o.sizes;
+    sizes[ranks_along_] = rows;
+    strided_copy({to.data, to.strides.first(ranks_along_ + 1)}, {from.data, from.strides.first(ranks_along_ + 1)},
+                 {sizes.data(), ranks_along_ + 1}, static_cast<std::size_t>(o.bytes));
   }
 
   const Kernel& kernel_;
   const Executable& turned_;
   const KernelLaunch& launch_;
-  const std::int64_t first_, length_;  // the elements of a row that are computed
+  const std::int64_t first_;  // of a row, that is computed; of its last axis
+  Along<unsigned> along_{};   // axes of the kernel
+  Along<std::int64_t> sizes_{};
+  unsigned ranks_along_ = 0;
   const std::vector<RowAxis> axes_;
   std::vector<Operand> operands_;
   bool stays_in_run_ = false;  // tiles must not go on in the next row of the axes outside of the innermost
@@ -264,7 +306,9 @@ std::int64_t smallest_element(const Kernel& kernel) {
 }  // namespace
 
 std::optional<Kernel> turned_kernel(const Kernel& kernel) {
-  if (kernel.rank < 2 || (kernel.reduced & ~(1u << (kernel.rank - 1u))) != 0) return std::nullopt;
+  const unsigned along = axes_along(kernel), ranks_along = static_cast<unsigned>(std::popcount(along));
+  if (ranks_along == kernel.rank || ranks_along > kMostAlong || (along >> (kernel.rank - 1u) & 1u) == 0)
+    return std::nullopt;
   std::size_t components = 0;
   for (const Reduction& reduction : kernel.reductions) components += reduction.types.size();
   if (components > kMostComponents) return std::nullopt;
@@ -275,10 +319,14 @@ std::optional<Kernel> turned_kernel(const Kernel& kernel) {
   for (const Instr& instr : kernel.program.instrs())
     if (instr.prim == Prim::offset && !kernel.accesses[instr.index].address_only) return std::nullopt;
   Kernel turned = kernel;
-  turned.rank = 2, turned.reduced = kernel.reduced != 0 ? 1 : 0;
+  turned.rank = static_cast<std::uint8_t>(ranks_along + 1);
+  turned.reduced = static_cast<std::uint16_t>(kernel.reduced != 0 ? (1u << ranks_along) - 1u : 0u);
   for (Access& access : turned.accesses) {
-    const bool along = is_along(kernel, access), across = is_across(kernel, access);
-    access.axes = static_cast<std::uint16_t>((along ? 1u : 0u) | (across ? 2u : 0u));
+    const bool across = is_across(kernel, access);
+    unsigned axes = across ? 1u << ranks_along : 0u;
+    for (unsigned axis = 0, i = 0; axis < kernel.rank; ++axis)
+      if ((along >> axis & 1u) != 0) axes |= (access.axes >> axis & 1u) << i++;
+    access.axes = static_cast<std::uint16_t>(axes);
     access.unit_stride = across && !access.address_only;
   }
   return turned;
@@ -286,7 +334,11 @@ std::optional<Kernel> turned_kernel(const Kernel& kernel) {
 
 bool has_short_rows(const Kernel& kernel, const KernelLaunch& launch) {
   const std::int64_t length = launch.sizes[kernel.rank - 1u];
-  if (length < 1 || length > kLongestTurnedRow || launch.sizes[kernel.rank - 2u] < kFewestTurnedRows) return false;
+  std::int64_t blocks = 1, rows = 1;  // of a row; along the innermost axis of rows
+  for (unsigned axis = 0; axis + 1 < kernel.rank; ++axis)
+    ((axes_along(kernel) >> axis & 1u) != 0 ? blocks *= launch.sizes[axis] : rows = launch.sizes[axis]);
+  if (length < 1 || length > kLongestTurnedRow || rows < kFewestTurnedRows) return false;
+  if (blocks < 1 || blocks > kMostTurnedBlocks) return false;
   return kernel.reduced != 0 || (length > 1 && length * smallest_element(kernel) < kFilledBytes);
 }
 

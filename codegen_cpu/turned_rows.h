@@ -1,9 +1,9 @@
 // Kernels of short rows, with lanes across rows.
 //
 // Along a row of three elements a vector is nearly empty, and merging its lanes costs what a row of 64 does. Such a
-// kernel is turned: its two axes become the elements of a row and the rows, tiles of rows are brought into buffers in
-// that order, and the kernel runs on them: a map kernel as one with long rows, a row kernel as a column kernel that
-// merges the elements of a row by the tree of a row kernel. Bits are the same.
+// kernel is turned: its axes become those along a row and then the rows, tiles of rows are brought into buffers in that
+// order unless they lie so, and the kernel runs on them: a map kernel as one with long rows, a row kernel as a column
+// kernel that merges the elements of a row, and then its blocks, by the trees of a row kernel. Bits are the same.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,10 @@ namespace fermata {
 /// Rows that are longer fill the vectors of a row kernel well enough; a map kernel's do where they are one vector.
 /// Where fewer lie evenly, bringing them into buffers takes what is saved.
 inline constexpr std::int64_t kLongestTurnedRow = kLongestShortRow, kFewestTurnedRows = 16;
+/// Blocks of a row that reduces several axes, whose states wait until all are there.
+inline constexpr std::int64_t kMostTurnedBlocks = kReductionLanes;
 
-/// The kernel of rank 2 over [elements of a row, rows], where a kernel can be turned.
+/// The kernel over [axes along a row..., rows], where a kernel can be turned.
 std::optional<Kernel> turned_kernel(const Kernel& kernel);
 
 /// Whether the rows of a launch are short enough, and enough of them along one axis, to be turned.

@@ -23,11 +23,13 @@ class ColumnKernel {
                      const Environment& env);
   Values reduce(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses,
                 const Span& span, unsigned vectors, const Environment& env);
-  /// The same for at most kReductionLanes elements: one for each lane of the tree of a block, which wait on the stack.
+  /// The same for at most kReductionLanes elements in each of at most as many blocks: one for each lane of a tree,
+  /// which wait on the stack.
   Values reduce_by_halves(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses,
                           const Span& span, unsigned vectors, const Environment& env);
-  /// Merges the upper half of the elements on the stack into the lower one until one is left.
-  void merge_halves(const ReductionState& state, unsigned vectors);
+  /// Merges the upper half of `count` elements on the stack, from number `first` on, into the lower one until one is
+  /// left.
+  void merge_halves(const ReductionState& state, unsigned vectors, Value* first, Value* count);
   GroupPlan plan() const;
 
   Value* waiting(const ReductionState& state, unsigned vectors, Value* number) {
@@ -63,7 +65,8 @@ ColumnKernel::ColumnKernel(Emission& e) : e_(e), b_(e.b), groups_(plan()) {
       for (const std::uint16_t r : stage.reductions) components += e.kernel.reductions[r].types.size();
       most = std::max(most, components);
     }
-    waiting_ = b_.stack(b_.getInt64Ty(), most * columns * kReductionLanes, 64);
+    const std::size_t trees = outer_.empty() ? 1 : 2;
+    waiting_ = b_.stack(b_.getInt64Ty(), most * columns * kReductionLanes * trees, 64);
   }
   e.row_end = b_.CreateSelect(b_.CreateICmpSLT(e.column_begin, e.column_end), e.row_end, e.row_begin);
 }
@@ -169,30 +172,45 @@ Values ColumnKernel::reduce_by_halves(const KernelSchedule::Stage& stage, const 
                                       const Values& addresses, const Span& span, unsigned vectors,
                                       const Environment& env) {
   const Values identity = state.identity(vectors, b_.lanes());
-  e_.accesses.linear_loop({inner_}, b_.i64(0), inner_.size, addresses, {},
-                          [&](const Values& at, Value* number, Value*, const Values&) {
-                            Environment here = env;
-                            const Group group{at, span, 0, vectors};
-                            e_.evaluator.group(stage.element_values, group, here);
-                            e_.element_stores(stage, here, group);
-                            const Values lifted = state.lifted(here, vectors, 0, vectors);
-                            store_waiting(state, vectors, number, state.combined(identity, lifted, 0, vectors));
-                            return Values{};
-                          });
-  merge_halves(state, vectors);
-  return load_waiting(state, vectors, b_.i64(0));
+  const auto merge_block = [&](const Values& addresses_of_block) {
+    e_.accesses.linear_loop({inner_}, b_.i64(0), inner_.size, addresses_of_block, {},
+                            [&](const Values& at, Value* number, Value*, const Values&) {
+                              Environment here = env;
+                              const Group group{at, span, 0, vectors};
+                              e_.evaluator.group(stage.element_values, group, here);
+                              e_.element_stores(stage, here, group);
+                              const Values lifted = state.lifted(here, vectors, 0, vectors);
+                              store_waiting(state, vectors, number, state.combined(identity, lifted, 0, vectors));
+                              return Values{};
+                            });
+    merge_halves(state, vectors, b_.i64(0), inner_.size);
+    return load_waiting(state, vectors, b_.i64(0));
+  };
+  if (outer_.empty()) return merge_block(addresses);
+  Value* const first = b_.i64(kReductionLanes);
+  e_.accesses.linear_loop(
+      outer_, b_.i64(0), passes_, addresses, {}, [&](const Values& at, Value* number, Value*, const Values&) {
+        const Values block = merge_block(at);
+        Value* const several = b_.CreateICmpSGT(passes_, b_.i64(1));
+        const Values lane = b_.when(several, block, [&] { return state.combined(identity, block, 0, vectors); });
+        store_waiting(state, vectors, b_.CreateAdd(first, number), lane);
+        return Values{};
+      });
+  merge_halves(state, vectors, first, passes_);
+  return load_waiting(state, vectors, first);
 }
 
-void ColumnKernel::merge_halves(const ReductionState& state, unsigned vectors) {
+void ColumnKernel::merge_halves(const ReductionState& state, unsigned vectors, Value* first, Value* count) {
   // Lanes without an element hold the identity in a row kernel and change nothing.
-  Value* const below = b_.CreateSub(inner_.size, b_.i64(1));
+  Value* const below = b_.CreateSub(count, b_.i64(1));
   Value* const zeros = b_.CreateBinaryIntrinsic(llvm::Intrinsic::ctlz, below, b_.getInt1(false));
   Value* const levels = b_.CreateSub(b_.i64(64), zeros);
   b_.loop(b_.i64(0), levels, 1, {}, [&](Value* level, const Values&) {
     Value* const shift = b_.CreateSub(b_.CreateSub(levels, level), b_.i64(1));
     Value* const half = b_.CreateShl(b_.i64(1), shift);
-    Value* const pairs = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, half, b_.CreateSub(inner_.size, half));
-    return b_.loop(b_.i64(0), pairs, 1, {}, [&](Value* lower, const Values&) {
+    Value* const pairs = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, half, b_.CreateSub(count, half));
+    return b_.loop(b_.i64(0), pairs, 1, {}, [&](Value* number, const Values&) {
+      Value* const lower = b_.CreateAdd(first, number);
       const Values left = load_waiting(state, vectors, lower);
       const Values right = load_waiting(state, vectors, b_.CreateAdd(lower, half));
       store_waiting(state, vectors, lower, state.combined(left, right, 0, vectors));

@@ -117,9 +117,11 @@ std::vector<std::int64_t> short_row_sizes(const Kernel& kernel, Random& random) 
   static const std::vector<std::int64_t> lengths = {2,  3,  4,  5,  7,  8,  9,  12, 15, 16,
                                                     17, 20, 24, 31, 32, 33, 40, 63, 64};
   static const std::vector<std::int64_t> rows = {1, 2, 3, 16, 17, 40, 70, 200, 600};
+  static const std::vector<std::int64_t> blocks = {1, 2, 3, 5, 8, 11};
   std::vector<std::int64_t> sizes(kernel.rank);
   do {
-    for (std::int64_t& size : sizes) size = random.pick(rows);
+    for (unsigned axis = 0; axis < kernel.rank; ++axis)
+      sizes[axis] = random.pick(kernel.is_reduced(axis) ? blocks : rows);
     sizes.back() = random.pick(lengths);
   } while (element_count(sizes) > 40000);
   return sizes;
