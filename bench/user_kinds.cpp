@@ -184,6 +184,12 @@ Tensor window_max(const Tensors& in) {
   for (int i = 1; i < 5; ++i) y = fm::maximum(y, in[0].slice(1, i, 4996 + i));
   return y;
 }
+Tensor windows(const Tensor& x, std::int64_t side) { return fm::unfold(fm::unfold(x, 0, side, 1), 1, side, 1); }
+Tensor dilate(const Tensors& in) { return fm::max(windows(in[0], 3), {2, 3}); }
+Tensor local_contrast(const Tensors& in) {
+  const Tensor w = windows(in[0], 5);
+  return fm::stddev(w, {2, 3}, 0) / (fm::abs(fm::mean(w, {2, 3})) + 1);
+}
 Tensor kmeans(const Tensors& in) {
   const Tensor apart = fm::expand_dims(in[0], 1) - in[1];
   const Tensor nearest = fm::argmin(fm::sum(fm::square(apart), -1), -1);
@@ -317,6 +323,8 @@ std::vector<Case> user_kinds() {
           &horner_f64),
       of("batch_statistics_32x40x27x27", {{32, 40, 27, 27}}, &batch_statistics),
       of("window_max_300x5000", {{300, 5000}}, &window_max),
+      of("dilate_700x900", {{700, 900}}, &dilate),
+      of("local_contrast_500x700", {{500, 700}}, &local_contrast),
       of("kmeans_20Kx30x9", {{20'000, 9}, {30, 9}}, &kmeans),
       of("forward_algorithm_60x50", {{60, 50}, {50, 50}}, &forward_algorithm),
       of_integers("unpack_bits_900K", 0, 256, {900'000}, DType::u8, &unpack_bits),

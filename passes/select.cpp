@@ -104,17 +104,48 @@ struct Uses {
   }
 };
 
+/// Elements of an operand of a reduction along its last axes, as far as they are reduced and lie as one; 0 where the
+/// last one is not reduced.
+std::int64_t length_of_runs(const Graph& g, const GraphNode& n) {
+  const ValueId v = n.operands[0].value;
+  const Shape &sizes = g.nodes[v].shape, strides = strides_of(g, v);
+  const std::uint64_t reduced = reduced_axes(n);
+  unsigned axis = sizes.rank();
+  if (axis == 0 || (reduced >> (axis - 1u) & 1) == 0) return 0;
+  std::int64_t length = sizes[--axis];
+  const std::int64_t stride = strides[axis];
+  for (; axis > 0 && (reduced >> (axis - 1u) & 1) != 0 && strides[axis - 1u] == stride * length; --axis)
+    length *= sizes[axis - 1u];
+  return length;
+}
+
+/// What a reduction keeps of its operand, and reduces.
+struct KeptAndReduced {
+  std::int64_t longest_kept = 1, reduced = 1;  // an axis; elements
+  KeptAndReduced(const Graph& g, const GraphNode& n) {
+    const Shape& sizes = g.nodes[n.operands[0].value].shape;
+    for (unsigned axis = 0; axis < sizes.rank(); ++axis)
+      if ((reduced_axes(n) >> axis & 1) != 0)
+        reduced *= sizes[axis];
+      else
+        longest_kept = std::max(longest_kept, sizes[axis]);
+  }
+};
+
 /// Reductions of many short rows, which leave a kernel's vectors nearly empty until it is used so much that its lanes
 /// are rows: a call is so from the start. A kernel is better where rows that are computed would have to be stored, and
 /// where they are used again once they are reduced.
 bool is_of_short_rows(const Graph& g, const GraphNode& n, const Uses& uses) {
-  constexpr std::int64_t kLongest = 24, kLongestInVectors = 64, kManyRows = 1024;
+  constexpr std::int64_t kLongest = 24, kLongestInVectors = 64, kManyRows = 1024, kManyOfAnAxis = 32;
   if (family(n.op) != Family::reduce) return false;
-  const bool is_arg = n.op == Op::argmax || n.op == Op::argmin;
   const Shape& shape = g.nodes[n.operands[0].value].shape;
-  if (shape.rank() == 0 || reduced_axes(n) != 1u << (shape.rank() - 1u)) return false;
-  const std::int64_t length = shape[shape.rank() - 1u], whole = element_count(shape);
-  if (length == 0 || length > (is_arg ? kLongest : kLongestInVectors) || whole / length < kManyRows) return false;
+  const std::int64_t length = length_of_runs(g, n), whole = element_count(shape);
+  const bool is_arg = n.op == Op::argmax || n.op == Op::argmin;
+  const KeptAndReduced axes(g, n);
+  const bool has_blocks = axes.reduced != length;
+  if (length == 0 || length > (is_arg || has_blocks ? kLongest : kLongestInVectors) || whole / length < kManyRows)
+    return false;
+  if (has_blocks && axes.longest_kept < kManyOfAnAxis) return false;
   return source_of(g, n.operands[0]).op == Op::input && uses.largest[value_of(g, n)] < whole;
 }
 

@@ -189,6 +189,21 @@ class UserKinds:
             y = self.xp.maximum(y, x[:, i : 4996 + i])
         return y
 
+    def windows(self, x, side):
+        i = np.arange(side)
+        rows, columns = (np.arange(n - side + 1)[:, None] + i for n in x.shape)
+        return x[rows[:, None, :, None], columns[None, :, None, :]]
+
+    def dilate(self, x):
+        return self.xp.amax(self.windows(x, 3), (2, 3))
+
+    def local_contrast(self, x):
+        w = self.windows(x, 5)
+        return self.std(w, (2, 3)) / (self.xp.abs(w.mean((2, 3))) + 1)
+
+    def std(self, x, axes):
+        return x.std(axes)
+
     def kmeans(self, x, centers):
         nearest = ((x[:, None] - centers) ** 2).sum(-1).argmin(-1)
         counts = self.segment_sum(self.xp.ones_like(x[:, 0]), nearest, 30)
@@ -255,6 +270,9 @@ class NumpyUserKinds(UserKinds):
     def __init__(self, engine):
         super().__init__(np)
 
+    def windows(self, x, side):
+        return np.lib.stride_tricks.sliding_window_view(x, (side, side))
+
     def segment_sum(self, x, segments, count):
         if x.ndim == 1:
             return np.bincount(segments, x, count).astype(np.float32)
@@ -305,6 +323,12 @@ class TorchUserKinds(UserKinds):
     def pad_concat(self, x, y):
         pad = self.functional.pad
         return self.torch.cat([pad(x, (0, 0, 3, 2)), pad(y, (0, 0, 1, 4)), x * 2], 0)
+
+    def windows(self, x, side):
+        return x.unfold(0, side, 1).unfold(1, side, 1)
+
+    def std(self, x, axes):
+        return x.std(axes, correction=0)
 
     def segment_sum(self, x, segments, count):
         return self.torch.zeros((count, *x.shape[1:])).index_add(0, segments, x)
@@ -521,6 +545,7 @@ ROWS = ["group_means_400K", "one_hot_70Kx45", "embedding_gradient_20Kx48", "cros
         "covariances_700x60x9", "wave_6_steps_60x70x80", "ragged_40_parts", "mean_of_views_90x200x330",
         "histogram_2d_2M", "bilinear_500K", "scatter_max_600K", "image_to_planes_20x170x190", "permute_40x130x37x3",
         "mlp_gradient_90x200x300", "horner_f64_900x1100", "batch_statistics_32x40x27x27", "window_max_300x5000",
+        "dilate_700x900", "local_contrast_500x700",
         "kmeans_20Kx30x9", "forward_algorithm_60x50", "unpack_bits_900K", "sort_i16_3M", "sort_u8_900x5000",
         "sort_f64_700K", "argsort_i64_500K", "median_30Kx61", "topk_indices_4000x700", "searchsorted_600K",
         "cumprod_500x4000", "cumsum_columns_70Kx30", "cumsum_i32_900x6000", "depthwise_5x5_6x64x41x41",

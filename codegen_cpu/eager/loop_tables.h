@@ -17,14 +17,13 @@ using CastLoop = void (*)(void* out, const void* in, std::int64_t n);
 using RandomLoop = void (*)(void* out, std::int64_t first, std::uint64_t key, std::uint64_t offset, std::int64_t n);
 
 inline constexpr unsigned kMaxStateComponents = 2;
-/// Longer rows fill the lanes that a reduction has well enough.
-inline constexpr std::int64_t kLongestSideBySide = 24;
 /// No vector of a reduction has more lanes.
 inline constexpr std::int64_t kMostLanes = 64;
 
 /// A reduction over elements of one dtype. States lie component by component: states[c] is an array of component c.
 struct ReduceLoops {
   unsigned components = 0;
+  std::int64_t lanes = 1;  // of a vector
   std::array<std::uint8_t, kMaxStateComponents> component_bytes{};
   DType result = DType::f32;  // of finish
   /// Reduces up to kReductionBlock contiguous elements by lanes; `first` is the position of x[0] along the reduced
@@ -33,10 +32,11 @@ struct ReduceLoops {
   /// The same of rows of `n` elements each from position 0 on, into states of their own.
   void (*rows_of_one_block)(const void* x, std::int64_t row_bytes, std::int64_t n, std::int64_t rows,
                             void* const* states);
-  /// The same of rows of at most kLongestSideBySide elements: element i of row r is at x + i * line_bytes + r. Whole
-  /// vectors are read and written.
-  void (*rows_side_by_side)(const void* x, std::int64_t line_bytes, std::int64_t n, std::int64_t rows,
-                            void* const* states);
+  /// The same of rows of at most kReductionLanes elements from `position` on: element i of row r is element r of what
+  /// is at x + i * line_bytes. Whole vectors are read and written. Beside the states, a quarter of as many lines of
+  /// them as bit_ceil(n) are written, `pitch` states apart.
+  void (*rows_side_by_side)(const void* x, std::int64_t line_bytes, std::int64_t n, std::int64_t position,
+                            std::int64_t rows, void* const* states, std::int64_t pitch);
   /// Reduces `n` states by lanes.
   void (*row_merge)(const void* const* states, std::int64_t n, void* const* state);
   /// Combines `rows` rows of `columns` elements in order, into states of their own. Row r is at x + r * row_bytes.

@@ -101,6 +101,7 @@ class ReductionCall {
       if (i == inner || (!is_row_ && i == axes.rank - 1)) continue;
       (axes.axis[i].reduced ? passes_ : rows_).push(axes.axis[i]);
     }
+    if (is_row_) choose_side();
     block_ = is_row_ ? kReductionBlock : kColumnBlock;
     per_pass_ = (reduced_.size + block_ - 1) / block_;
     blocks_ = per_pass_ * passes_.count();
@@ -129,27 +130,27 @@ class ReductionCall {
     loop_tables().cast[static_cast<std::size_t>(x_.dtype)][static_cast<std::size_t>(lifted_)](to, from, n);
   }
 
+  char* result(std::int64_t number) const {
+    return static_cast<char*>(out_.data) + number * static_cast<std::int64_t>(byte_size(out_.dtype));
+  }
   /// `n` finished states to elements [begin, begin + n) of the output.
   void finish(const States::Pointers& states, std::int64_t begin, std::int64_t n) const {
-    char* to = static_cast<char*>(out_.data) + begin * static_cast<std::int64_t>(byte_size(out_.dtype));
+    finish_at(result(begin), states, n);
+  }
+  void finish_at(char* to, const States::Pointers& states, std::int64_t n) const {
     if (loops_.result == out_.dtype) return loops_.finish(states.at, to, n);
     std::array<std::uint64_t, kPiece> wide;
     const CastLoop narrow =
         loop_tables().cast[static_cast<std::size_t>(loops_.result)][static_cast<std::size_t>(out_.dtype)];
     for (std::int64_t i = 0; i < n; i += kPiece) {
       const std::int64_t count = std::min(kPiece, n - i);
-      States::Pointers part = states;
-      for (unsigned c = 0; c < loops_.components; ++c)
-        part.at[c] = static_cast<char*>(part.at[c]) + i * loops_.component_bytes[c];
-      loops_.finish(part.at, wide.data(), count);
+      loops_.finish(after(states, i).at, wide.data(), count);
       narrow(to + i * static_cast<std::int64_t>(byte_size(out_.dtype)), wide.data(), count);
     }
   }
 
   // ---- Rows: lanes run along the reduction
 
-  /// Fewer rows along one axis are reduced one by one.
-  static constexpr std::int64_t kFewestSideBySide = 32;
   bool is_dense() const {
     return reduced_.stride == static_cast<std::int64_t>(byte_size(x_.dtype)) || reduced_.size <= 1;
   }
@@ -178,6 +179,7 @@ class ReductionCall {
   }
 
   void run_rows() const {
+    if (goes_side_by_side()) return run_side_by_side();
     constexpr std::int64_t kStates = 65536;  // kept at a time
     const std::int64_t rows = rows_.count();
     const std::int64_t batch = std::clamp<std::int64_t>(kStates / std::max<std::int64_t>(blocks_, 1), 1, kStates);
@@ -200,22 +202,14 @@ class ReductionCall {
   }
   /// Rows of one block each: nothing is divided per row, and states stay in the first-level cache.
   void reduce_short_rows(std::int64_t begin, std::int64_t end) const {
-    constexpr std::int64_t kMostRows = 512, kElements = 4096;
+    constexpr std::int64_t kMostRows = 512;
     const MergedAxis inner = rows_.rank == 0 ? MergedAxis{1, 0, false} : rows_.axis[rows_.rank - 1];
-    // Rows of half a vector of AVX-512 and more are loaded as they are, where that is possible.
-    constexpr std::int64_t kHalfVector = 32;
-    const auto wide = static_cast<std::int64_t>(byte_size(lifted_));
-    const bool in_vectors =
-        !converts() && is_dense() && loops_.components == 1 && wide >= 4 && reduced_.size * wide > kHalfVector;
-    const bool are_side_by_side = reduced_.size <= kLongestSideBySide && inner.size >= kFewestSideBySide && !in_vectors;
-    const std::int64_t most = are_side_by_side ? std::min(kElements / reduced_.size, kMostRows) : kMostRows;
-    const States states(loops_, most + kMostLanes);
+    const States states(loops_, kMostRows + kMostLanes);
     RowBuffers buffers;
     for (std::int64_t row = begin; row < end;) {
-      const std::int64_t count = std::min({most, end - row, inner.size - row % inner.size}), at = rows_.offset(row);
-      if (are_side_by_side)
-        reduce_side_by_side(at, inner.stride, count, states.at(0), buffers);
-      else if (!converts() && is_dense())
+      const std::int64_t count = std::min({kMostRows, end - row, inner.size - row % inner.size}),
+                         at = rows_.offset(row);
+      if (!converts() && is_dense())
         loops_.rows_of_one_block(data() + at, inner.stride, reduced_.size, count, states.at(0).at);
       else
         for (std::int64_t i = 0; i < count; ++i)
@@ -224,24 +218,145 @@ class ReductionCall {
       row += count;
     }
   }
-  /// Vectors hold one element each of many rows, so that all their lanes count. The tree is that of a block: what a
-  /// lane has is merged with what the lane half as far on has; lanes without an element would change nothing.
-  void reduce_side_by_side(std::int64_t offset, std::int64_t row_stride, std::int64_t rows, const States::Pointers& to,
-                           RowBuffers& buffers) const {
-    const auto stored = static_cast<std::int64_t>(byte_size(x_.dtype)),
-               wide = static_cast<std::int64_t>(byte_size(lifted_));
-    char* const turned = RowBuffers::of(buffers.gathered);
-    const std::int64_t sizes[] = {reduced_.size, rows}, to_strides[] = {rows, 1},
-                       from_strides[] = {reduced_.stride / stored, row_stride / stored};
-    strided_copy({turned, to_strides}, {const_cast<char*>(data() + offset), from_strides}, sizes,
-                 static_cast<std::size_t>(stored));
-    if (converts()) convert(RowBuffers::of(buffers.converted), turned, reduced_.size * rows);
-    loops_.rows_side_by_side(converts() ? buffers.converted.get() : turned, rows * wide, reduced_.size, rows, to.at);
-  }
   void merge_row(const States::Pointers& states, const States::Pointers& to) const {
     const void* from[kMaxStateComponents];
     std::copy_n(states.at, kMaxStateComponents, from);
     loops_.row_merge(from, blocks_, to.at);
+  }
+
+  // ---- Short rows side by side: vectors hold one element each of many rows, so that all their lanes count. The tree
+  // is that of rows: what a lane has is merged with what the lane half as far on has; lanes without an element would
+  // change nothing.
+
+  /// Fewer rows along one axis are reduced one by one.
+  static constexpr std::int64_t kFewestSideBySide = 32;
+  MergedAxis side() const { return side_ < rows_.rank ? rows_.axis[side_] : MergedAxis{1, 0, false}; }
+  /// Rows along this axis are taken together: one whose elements are vectors in memory; else the innermost, whose
+  /// results are, if it is long enough.
+  void choose_side() {
+    side_ = rows_.rank == 0 ? 0 : rows_.rank - 1;
+    for (unsigned i = 0; i < rows_.rank; ++i)
+      if (rows_.axis[i].size >= kFewestSideBySide && lies_in_vectors(rows_.axis[i])) side_ = i;
+    if (lies_in_vectors(side())) return;
+    for (unsigned i = 0; i < rows_.rank; ++i)
+      if (side().size < kFewestSideBySide && rows_.axis[i].size > side().size) side_ = i;
+  }
+  bool lies_in_vectors(const MergedAxis& axis) const {
+    return !converts() && axis.stride == static_cast<std::int64_t>(byte_size(x_.dtype));
+  }
+  /// Whether rows are loaded as they are: half a vector of AVX-512 and more.
+  bool has_vectors_along() const {
+    constexpr std::int64_t kHalfVector = 32;
+    const auto wide = static_cast<std::int64_t>(byte_size(lifted_));
+    return !converts() && is_dense() && loops_.components == 1 && wide >= 4 && reduced_.size * wide > kHalfVector;
+  }
+  bool goes_side_by_side() const {
+    constexpr std::int64_t kLongest = 24;  // of rows that have to be turned: longer ones fill lanes well enough
+    if (blocks_ == 0 || per_pass_ > 1 || side().size < kFewestSideBySide) return false;
+    if (blocks_ > static_cast<std::int64_t>(kReductionLanes) && side_tasks() < 2 * thread_count()) return false;
+    if (!lies_in_vectors(side()) && has_vectors_along() && blocks_ == 1) return false;
+    return reduced_.size <= (lies_in_vectors(side()) || has_vectors_along() ? kReductionLanes : kLongest);
+  }
+
+  std::int64_t lanes_of_blocks() const { return std::min<std::int64_t>(blocks_, kReductionLanes); }
+  /// Rows at a time: their elements and states stay in the first-level cache.
+  std::int64_t most_side_by_side() const {
+    constexpr std::int64_t kElements = 4096, kMostRows = 512;
+    return std::clamp(kElements / std::max(reduced_.size, lanes_of_blocks()), kMostLanes, kMostRows);
+  }
+  std::int64_t side_tasks() const {
+    const std::int64_t most = most_side_by_side();
+    std::int64_t tasks = (side().size + most - 1) / most;
+    for (unsigned i = 0; i < side_; ++i) tasks *= rows_.axis[i].size;
+    return tasks;
+  }
+
+  struct SideBuffers {
+    States states, parts;  // of each lane of the tree of blocks, with `pitch` rows between them; of a block
+    std::int64_t pitch;
+    RowBuffers rows;
+    std::unique_ptr<char[]> results;
+  };
+  void run_side_by_side() const {
+    const std::int64_t most = most_side_by_side(), size = side().size, chunks = (size + most - 1) / most;
+    std::int64_t inner = 1;
+    for (unsigned i = side_ + 1; i < rows_.rank; ++i) inner *= rows_.axis[i].size;
+    const double task_cost = 20 * static_cast<double>(blocks_ * inner) +
+                             cost_ * static_cast<double>(std::min(most, size) * inner * blocks_ * reduced_.size);
+    const auto bytes = static_cast<std::int64_t>(byte_size(out_.dtype));
+    parallel_for(0, side_tasks(), task_cost, [&](std::int64_t first, std::int64_t last) {
+      const std::int64_t pitch = most + kMostLanes;
+      const std::int64_t lines = std::max<std::int64_t>(reduced_.size / 2, 1);  // of states, while rows are merged
+      SideBuffers buffers{.states = {loops_, pitch * (lanes_of_blocks() + lines)},
+                          .parts = {loops_, blocks_ > lanes_of_blocks() ? pitch * lines : 0},
+                          .pitch = pitch,
+                          .rows = {},
+                          .results = {}};
+      if (inner > 1) buffers.results = std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(most * bytes));
+      for (std::int64_t task = first; task < last; ++task) {
+        const std::int64_t begin = task % chunks * most, rows = std::min(most, size - begin);
+        const std::int64_t row = (task / chunks * size + begin) * inner;
+        for (std::int64_t i = row; i < row + inner; ++i) {
+          reduce_side_by_side(rows_.offset(i), rows, buffers);
+          if (inner == 1)
+            finish(buffers.states.at(0), i, rows);
+          else
+            finish_apart(i, inner, rows, buffers);
+        }
+      }
+    });
+  }
+  /// To results that lie `inner` apart.
+  void finish_apart(std::int64_t first, std::int64_t inner, std::int64_t rows, SideBuffers& buffers) const {
+    finish_at(buffers.results.get(), buffers.states.at(0), rows);
+    const std::int64_t sizes[] = {rows}, to_strides[] = {inner}, from_strides[] = {1};
+    strided_copy({result(first), to_strides}, {buffers.results.get(), from_strides}, sizes, byte_size(out_.dtype));
+  }
+  void reduce_side_by_side(std::int64_t offset, std::int64_t rows, SideBuffers& buffers) const {
+    const auto lane = [&](std::int64_t number) { return buffers.states.at(number * buffers.pitch); };
+    for (std::int64_t b = 0; b < blocks_; ++b) {
+      const Block of_rows = block(b);
+      const std::int64_t number = b % static_cast<std::int64_t>(kReductionLanes);
+      const bool is_first = b == number;  // of its lane: it has been combined with the identity
+      const States::Pointers to = is_first ? lane(number) : buffers.parts.at(0);
+      reduce_block_side_by_side(offset + of_rows.offset, of_rows.first, rows, to, buffers);
+      if (!is_first) merge_columns(lane(number), to, rows);
+    }
+    const std::int64_t lanes = lanes_of_blocks();
+    for (auto half = static_cast<std::int64_t>(kReductionLanes) / 2; half > 0; half /= 2)
+      for (std::int64_t i = 0; i < half && i + half < lanes; ++i) merge_columns(lane(i), lane(i + half), rows);
+  }
+  void reduce_block_side_by_side(std::int64_t offset, std::int64_t position, std::int64_t rows,
+                                 const States::Pointers& to, SideBuffers& buffers) const {
+    const std::int64_t stride = side().stride;
+    std::int64_t done = 0;
+    if (lies_in_vectors(side())) {
+      done = rows / loops_.lanes * loops_.lanes;
+      loops_.rows_side_by_side(data() + offset, reduced_.stride, reduced_.size, position, done, to.at, buffers.pitch);
+      if (done == rows) return;
+    } else if (has_vectors_along()) {
+      return loops_.rows_of_one_block(data() + offset, stride, reduced_.size, rows, to.at);
+    }
+    turn_side_by_side(offset + done * stride, position, rows - done, after(to, done), buffers);
+  }
+  States::Pointers after(States::Pointers states, std::int64_t n) const {
+    for (unsigned c = 0; c < loops_.components; ++c)
+      states.at[c] = static_cast<char*>(states.at[c]) + n * loops_.component_bytes[c];
+    return states;
+  }
+  void turn_side_by_side(std::int64_t offset, std::int64_t position, std::int64_t rows, const States::Pointers& to,
+                         SideBuffers& of_rows) const {
+    RowBuffers& buffers = of_rows.rows;
+    const auto stored = static_cast<std::int64_t>(byte_size(x_.dtype)),
+               wide = static_cast<std::int64_t>(byte_size(lifted_));
+    char* const turned = RowBuffers::of(buffers.gathered);
+    const std::int64_t sizes[] = {reduced_.size, rows}, to_strides[] = {rows, 1},
+                       from_strides[] = {reduced_.stride / stored, side().stride / stored};
+    strided_copy({turned, to_strides}, {const_cast<char*>(data() + offset), from_strides}, sizes,
+                 static_cast<std::size_t>(stored));
+    if (converts()) convert(RowBuffers::of(buffers.converted), turned, reduced_.size * rows);
+    loops_.rows_side_by_side(converts() ? buffers.converted.get() : turned, rows * wide, reduced_.size, position, rows,
+                             to.at, of_rows.pitch);
   }
 
   // ---- Columns: lanes run along the last axis, which is kept
@@ -340,6 +455,7 @@ class ReductionCall {
   const ReduceLoops& loops_;
   MergedAxis reduced_{}, column_{};
   MergedAxes rows_, passes_;
+  unsigned side_ = 0;  // of rows_
   bool is_row_;
   std::int64_t block_, per_pass_, blocks_;
   double cost_;

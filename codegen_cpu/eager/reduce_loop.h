@@ -243,38 +243,60 @@ template <class Monoid, class T> struct ReduceLoop {
       store_states(states, row, count, lanes[0]);
     }
   }
-  /// Merges items i, i + q, i + 2 q and i + 3 q of those below `count`, as by halves.
-  template <class Items> static State merge_four(Items items, std::int64_t i, std::int64_t q, std::int64_t count) {
-    State left = items(i);
-    if (i + 2 * q < count) left = combine(left, items(i + 2 * q));
-    if (i + q >= count) return left;
-    State right = items(i + q);
-    if (i + 3 * q < count) right = combine(right, items(i + 3 * q));
-    return combine(left, right);
+  /// A state of one component may take the identity last: it changes bits only of a zero or a NaN, and those of each.
+  static constexpr bool kIdentityLast = kComponents == 1;
+  /// Merges items i, i + q, ... of `kItems` lines of rows, as by halves.
+  template <int kItems, class Item> static void merge_line(Item item, std::int64_t i, std::int64_t q, std::int64_t rows,
+                                                           bool is_last, void* const* states) {
+    for (std::int64_t at = 0; at < rows; at += N) {
+      State left = item(i, at);
+      if constexpr (kItems > 2) left = combine(left, item(i + 2 * q, at));
+      if constexpr (kItems > 1) {
+        State right = item(i + q, at);
+        if constexpr (kItems > 3) right = combine(right, item(i + 3 * q, at));
+        left = combine(left, right);
+      }
+      if (kIdentityLast && is_last) left = combine(identity(), left);
+      store_states(states, at, N, left);
+    }
+  }
+  static std::array<void*, kComponents> line_of(void* const* states, std::int64_t offset) {
+    std::array<void*, kComponents> line;
+    each([&]<std::size_t c>() { line[c] = static_cast<char*>(states[c]) + offset * kBytes<c>; });
+    return line;
+  }
+  /// Merges n lines of rows into a quarter of as many, each `pitch` states after the one before it.
+  template <class Item> static std::int64_t merge_lines(Item item, std::int64_t n, std::int64_t rows,
+                                                        void* const* states, std::int64_t pitch) {
+    std::int64_t q = 1;  // a quarter of the power of two that is no less than n
+    while (4 * q < n) q *= 2;
+    for (std::int64_t i = 0; i < q; ++i) {
+      const auto line = line_of(states, i * pitch);
+      if (i + 3 * q < n)
+        merge_line<4>(item, i, q, rows, q == 1, line.data());
+      else if (i + 2 * q < n)
+        merge_line<3>(item, i, q, rows, q == 1, line.data());
+      else if (i + q < n)
+        merge_line<2>(item, i, q, rows, q == 1, line.data());
+      else
+        merge_line<1>(item, i, q, rows, q == 1, line.data());
+    }
+    return q;
   }
   [[gnu::flatten]] static void rows_side_by_side(const void* x, std::int64_t line_bytes, std::int64_t n,
-                                                 std::int64_t rows, void* const* states) {
-    constexpr std::size_t kMost = kLongestSideBySide > 16 ? 8 : 4;  // a quarter of the elements
-    auto quarter = identities(std::make_index_sequence<kMost>{});
-    State* const merged = quarter.data();
-    const auto kept = [&](std::int64_t i) -> const State& { return merged[i]; };
-    std::int64_t first = 1;  // a quarter of the power of two that is no less than n
-    while (4 * first < n) first *= 2;
-    const auto* from = static_cast<const char*>(x);
-    for (std::int64_t row = 0; row < rows; row += N, from += N * static_cast<std::int64_t>(sizeof(T))) {
-      const auto lifted = [&](std::int64_t i) {
-        return combine(identity(), lift(from + i * line_bytes, 0, N, Index(i)));
-      };
-      State all = merge_four(lifted, 0, first, n);
-      if (first > 1) {
-        merged[0] = all;
-        for (std::int64_t i = 1; i < first; ++i) merged[i] = merge_four(lifted, i, first, n);
-        if (first == 8)
-          for (std::int64_t i = 0; i < 4; ++i) merged[i] = combine(merged[i], merged[i + 4]);
-        all = merge_four(kept, 0, 1, first < 4 ? first : 4);
-      }
-      store_states(states, row, N, all);
-    }
+                                                 std::int64_t position, std::int64_t rows, void* const* states,
+                                                 std::int64_t pitch) {
+    const auto lifted = [&](std::int64_t i, std::int64_t at) {
+      const State state = lift(static_cast<const char*>(x) + i * line_bytes, at, N, Index(position + i));
+      return kIdentityLast ? state : combine(identity(), state);
+    };
+    const auto merged = [&](std::int64_t i, std::int64_t at) {
+      return make([&]<std::size_t c>() {
+        return load<Component<c>>(static_cast<const char*>(states[c]) + (i * pitch + at) * kBytes<c>);
+      });
+    };
+    std::int64_t lines = merge_lines(lifted, n, rows, states, pitch);
+    while (lines > 1) lines = merge_lines(merged, lines, rows, states, pitch);
   }
 
   template <int kGroup> static void columns(const char* x, std::int64_t row_bytes, std::int64_t rows, std::int64_t at,
@@ -317,6 +339,7 @@ template <class Monoid, class T> struct ReduceLoop {
 
   static ReduceLoops loops() {
     ReduceLoops l{.components = kComponents,
+                  .lanes = N,
                   .component_bytes = {},
                   .result = DType::f32,
                   .row_block = &row_block,

@@ -106,6 +106,7 @@ enum class Layout {
   scalar,
   windows,         // overlapping ones: a step of each axis is 1, 2 or 3 elements
   turned_windows,  // the same with the axes in the opposite order
+  images,          // the second half of the axes steps as the first half does, and what lies along those overlaps
 };
 constexpr Layout kLayouts[] = {Layout::dense,    Layout::padded,          Layout::reversed,
                                Layout::permuted, Layout::broadcast_first, Layout::broadcast_last,
@@ -137,6 +138,11 @@ Data make_data(DType t, std::vector<std::int64_t> sizes, Layout layout, Generato
       d.strides[i] = 1 + static_cast<std::int64_t>(place % 3);
       room += d.strides[i] * std::max<std::int64_t>(sizes[i] - 1, 0);
     }
+  }
+  if (layout == Layout::images) {
+    room = 1;
+    for (std::size_t half = sizes.size() / 2, i = half; i-- > 0; room *= sizes[i] + sizes[i + half] - 1)
+      d.strides[i] = d.strides[i + half] = room;
   }
   if (layout == Layout::broadcast_first && !sizes.empty()) d.strides[0] = 0;
   if (layout == Layout::broadcast_last && !sizes.empty()) d.strides.back() = 0;
@@ -588,6 +594,39 @@ TEST(EagerReductions, layouts_that_do_not_merge) {
         check_reduction(op, t, sizes, mask, Layout::turned_windows, {{5, 1, first}, {13, 2, second}, {29, 3, third}});
       }
     }
+}
+
+/// Each axis on its own, as data of this layout lie.
+std::vector<ReducedAxis> unmerged(DType type, const std::vector<std::int64_t>& sizes, std::int64_t mask,
+                                  Layout layout) {
+  Generator random(1);
+  const Data data = make_data(type, sizes, layout, random);
+  std::vector<ReducedAxis> axes;
+  for (std::size_t i = 0; i < sizes.size(); ++i) axes.push_back({sizes[i], data.strides[i], (mask >> i & 1) != 0});
+  return axes;
+}
+
+TEST(EagerReductions, short_axes_that_do_not_merge) {
+  set_thread_count(2);
+  struct Case {
+    Layout layout;
+    std::vector<std::int64_t> sizes;
+    std::int64_t mask;
+  };
+  const Case cases[] = {{Layout::images, {37, 70, 3, 5}, 12},       // rows beside each other in memory
+                        {Layout::images, {3, 150, 2, 40}, 12},      // longer ones
+                        {Layout::images, {70, 5, 3, 16}, 12},       // vectors along a row
+                        {Layout::images, {5, 70, 3, 2}, 4},         // results apart
+                        {Layout::permuted, {70, 2, 3, 5}, 12},       // the same where rows are beside each other
+                        {Layout::permuted, {2, 70, 3, 5}, 12},       // turned
+                        {Layout::permuted, {2, 70, 3, 2, 5}, 20},    // turned, and results apart
+                        {Layout::permuted, {600, 9, 8, 2}, 14},      // more blocks than lanes
+                        {Layout::permuted, {3, 70, 11, 7, 2}, 28}};  // and that for few rows
+  for (const Op op : {Op::sum, Op::prod, Op::max, Op::argmin, Op::any})
+    for (const DType t : {DType::u8, DType::i16, DType::bf16, DType::f32, DType::f64})
+      for (const Case& c : cases)
+        if (apply_rule(info(op).rule, t))
+          check_reduction(op, t, c.sizes, c.mask, c.layout, unmerged(t, c.sizes, c.mask, c.layout));
 }
 
 TEST(EagerReductions, large_calls_on_several_threads) {
