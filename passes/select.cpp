@@ -89,17 +89,27 @@ bool may_lose(const BackendCell& cell, const Graph& g, const GraphNode& n, DType
 
 std::size_t value_of(const Graph& g, const GraphNode& n) { return static_cast<std::size_t>(&n - g.nodes.data()); }
 
+/// Whether a node may become part of a kernel.
+bool emits(const Graph& g, const GraphNode& n, BackendKey key) {
+  const BackendCell* const cell = backend_cell(n.op, key);
+  return cell != nullptr && cell->emits.has(operand_dtype(g, n));
+}
+
 /// What is made of each value of a graph.
 struct Uses {
   std::vector<std::int64_t> largest;  // elements of the largest value that is computed from it
-  std::vector<bool> is_output;
-  explicit Uses(const Graph& g) : largest(g.nodes.size()), is_output(g.nodes.size()) {
-    for (const ValueId v : g.outputs) is_output[v] = true;
+  std::vector<bool> is_stored;        // an output, or a call reads it
+  Uses(const Graph& g, BackendKey key) : largest(g.nodes.size()), is_stored(g.nodes.size()) {
+    for (const ValueId v : g.outputs) is_stored[v] = true;
     for (std::size_t v = g.nodes.size(); v-- > 0;) {
       const GraphNode& n = g.nodes[v];
       const std::int64_t whole = std::max(largest[v], is_view(n.op) ? 0 : element_count(n.shape));
-      for (const GraphOperand& o : n.operands)
-        if (!o.is_scalar()) largest[o.value] = std::max(largest[o.value], whole);
+      const bool stores = is_view(n.op) ? is_stored[v] : n.op != Op::input && !emits(g, n, key);
+      for (const GraphOperand& o : n.operands) {
+        if (o.is_scalar()) continue;
+        largest[o.value] = std::max(largest[o.value], whole);
+        is_stored[o.value] = is_stored[o.value] || stores;
+      }
     }
   }
 };
@@ -151,7 +161,7 @@ bool is_of_short_rows(const Graph& g, const GraphNode& n, const Uses& uses) {
 
 /// Copies of what is in memory, in other than row-major order: a call turns squares of it in registers.
 bool is_rearranged(const Graph& g, const GraphNode& n, const Uses& uses) {
-  if (n.op != Op::copy || !uses.is_output[value_of(g, n)]) return false;
+  if (n.op != Op::copy || !uses.is_stored[value_of(g, n)]) return false;
   const GraphNode& source = source_of(g, n.operands[0]);
   return source.op == Op::input && (!source.dense || is_view(g.nodes[n.operands[0].value].op));
 }
@@ -211,7 +221,7 @@ Choice choose(const Program& program, const GraphNode& n, const Uses& uses) {
 bool select(Program& program) {
   const Graph& g = program.graph;
   program.choices.clear();
-  const Uses uses(g);
+  const Uses uses(g, program.backend);
   for (const GraphNode& n : g.nodes) {
     if (n.op == Op::input)
       program.choices.push_back({Form::leaf, "", ""});
