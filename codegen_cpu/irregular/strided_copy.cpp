@@ -289,27 +289,32 @@ template <class T> void copy_blocks(const Copy& c) {
   const auto* const from = reinterpret_cast<const T*>(c.from);
   const Axis &a = c.axes[c.rank - 2], &b = c.inner();
   const std::int64_t strips = (a.size + kStrip - 1) / kStrip, planes = count(c, c.rank - 2);
+  // Few strips are long lines, of which threads share the parts.
+  constexpr std::int64_t kPart = 4096;
+  const std::int64_t parts = planes * strips < 4 * thread_count() ? (b.size + kPart - 1) / kPart : 1;
+  const std::int64_t part = parts > 1 ? kPart : b.size;
   const bool turns = sizeof(T) <= 8 && a.from == 1 && b.to == 1;
   const bool streams = planes * a.size * b.size * static_cast<std::int64_t>(sizeof(T)) >= stream_threshold();
-  const double ns = static_cast<double>(std::min(a.size, kStrip) * b.size) *
+  const double ns = static_cast<double>(std::min(a.size, kStrip) * part) *
                     (turns ? kNsPerTurnedByte * sizeof(T) : kNsPerScatteredElement);
-  parallel_for(0, planes * strips, ns, [&](std::int64_t first, std::int64_t last) {
+  parallel_for(0, planes * strips * parts, ns, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t task = first; task < last; ++task) {
-      const Walker at(c, c.rank - 2, task / strips);
-      const std::int64_t i0 = task % strips * kStrip, i1 = std::min(i0 + kStrip, a.size);
+      const Walker at(c, c.rank - 2, task / parts / strips);
+      const std::int64_t i0 = task / parts % strips * kStrip, i1 = std::min(i0 + kStrip, a.size);
+      const std::int64_t begin = task % parts * part, end = std::min(begin + part, b.size);
       if (turns) {
-        transpose_kernels().of_bytes[sizeof(T)]({.to = to + at.to + i0 * a.to,
-                                                 .from = from + at.from + i0,
+        transpose_kernels().of_bytes[sizeof(T)]({.to = to + at.to + i0 * a.to + begin,
+                                                 .from = from + at.from + i0 + begin * b.from,
                                                  .to_line = a.to,
                                                  .from_line = b.from,
                                                  .lines = i1 - i0,
-                                                 .columns = b.size,
+                                                 .columns = end - begin,
                                                  .streams = streams});
         continue;
       }
-      for (std::int64_t j0 = 0; j0 < b.size; j0 += kStrip)
+      for (std::int64_t j0 = begin; j0 < end; j0 += kStrip)
         for (std::int64_t i = i0; i < i1; ++i)
-          for (std::int64_t j = j0; j < std::min(j0 + kStrip, b.size); ++j)
+          for (std::int64_t j = j0; j < std::min(j0 + kStrip, end); ++j)
             to[at.to + i * a.to + j * b.to] = from[at.from + i * a.from + j * b.from];
     }
   });
