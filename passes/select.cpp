@@ -160,10 +160,14 @@ bool is_of_short_rows(const Graph& g, const GraphNode& n, const Uses& uses) {
 }
 
 /// Copies of what is in memory, in other than row-major order: a call turns squares of it in registers.
-bool is_rearranged(const Graph& g, const GraphNode& n, const Uses& uses) {
+bool is_rearranged(const Program& program, const GraphNode& n, const Uses& uses) {
+  const Graph& g = program.graph;
   if (n.op != Op::copy || !uses.is_stored[value_of(g, n)]) return false;
   const GraphNode& source = source_of(g, n.operands[0]);
-  return source.op == Op::input && (!source.dense || is_view(g.nodes[n.operands[0].value].op));
+  const std::size_t value = value_of(g, source);
+  const bool is_in_memory =
+      source.op == Op::input || uses.is_stored[value] || program.choices[value].form == Form::call;
+  return is_in_memory && (!source.dense || is_view(g.nodes[n.operands[0].value].op));
 }
 
 Choice choose(const Program& program, const GraphNode& n, const Uses& uses) {
@@ -179,8 +183,9 @@ Choice choose(const Program& program, const GraphNode& n, const Uses& uses) {
   const bool reduces_nothing = family(n.op) == Family::reduce && reduced_axes(n) == 0;
   const bool emits =
       cell != nullptr && compiles && cell->emits.has(operand) && !reduces_nothing && !is_of_complex(g, n);
-  const bool is_better_called = program.capabilities.rows_in_vectors &&
-                                ((!program.is_shipped && is_of_short_rows(g, n, uses)) || is_rearranged(g, n, uses));
+  const bool is_better_called =
+      program.capabilities.rows_in_vectors &&
+      ((!program.is_shipped && is_of_short_rows(g, n, uses)) || is_rearranged(program, n, uses));
   c.form = emits && !is_better_called && !may_lose(*cell, g, n, operand) ? Form::emit : Form::call;
   if (cell == nullptr || !explains) return c;  // a call step chooses its kernel when it runs
   const KernelFunction* const kernel = n.context != 0 ? context_of(n.context).kernel : nullptr;

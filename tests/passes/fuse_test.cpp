@@ -83,6 +83,33 @@ TEST_F(Fuse, LanesAreNotAlongALastAxisOfOneElement) {
   }
 }
 
+/// What calls do well from the start, and kernels only along other lanes.
+TEST_F(Fuse, RearrangedCopiesAndReductionsOfShortRowsAreCalls) {
+  const auto calls = [](const std::string& op, const Function& program) {
+    const ModeGuard guard(Mode::compiled);
+    const Values values = program();
+    const std::string plan = explain(values), call = ": call " + op + "\n";
+    sync(values);
+    std::size_t count = 0;
+    for (std::size_t at = plan.find(call); at != std::string::npos; at = plan.find(call, at + 1)) ++count;
+    return count;
+  };
+  const Tensor x = some({90, 70});
+  const auto windows = [&] { return unfold(unfold(x, 0, 3, 1), 1, 3, 1); };
+  EXPECT_EQ(calls("copy", [&] { return Values{copy(x.mT())}; }), 1u);
+  EXPECT_EQ(calls("copy", [&] { return Values{copy((x * 2).mT())}; }), 0u);  // fused
+  EXPECT_EQ(calls("copy", [&] { return Values{sort(reshape(windows(), {88, 68, 9}), 2)}; }), 1u);
+  EXPECT_EQ(calls("copy",
+                  [&] {
+                    const Tensor y = x * 2;
+                    return Values{y, copy(y.mT())};
+                  }),
+            1u);
+  EXPECT_EQ(calls("max", [&] { return Values{max(windows(), {2, 3})}; }), 1u);
+  EXPECT_EQ(calls("max", [&] { return Values{max(windows() * 2, {2, 3})}; }), 0u);
+  EXPECT_EQ(calls("max", [&] { return Values{max(x, 1)}; }), 0u);
+}
+
 /// What is better apart is left apart: vectors of short rows have empty lanes, and few rows leave threads waiting.
 /// Sizes only matter for this choice; any plan serves any size.
 TEST_F(Fuse, CostlyProducersOfShortOrFewRowsAreKernelsOfTheirOwn) {
