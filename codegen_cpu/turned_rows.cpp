@@ -15,8 +15,8 @@
 namespace fermata {
 namespace {
 
-/// States that wait on the stack (codegen_cpu/jit/column_kernel.cpp).
-constexpr std::size_t kMostComponents = 4;
+/// Of the states of one stage, which wait on the stack for one tree or two (codegen_cpu/jit/column_kernel.cpp).
+constexpr std::size_t kMostComponents = 16;
 /// Axes along a row.
 constexpr unsigned kMostAlong = 4;
 /// Buffers of a tile stay in the first-level cache.
@@ -110,14 +110,16 @@ class TurnedLaunch {
     const Scratch<char> buffers(bytes);
     char* at = buffers.data();
     for (Operand& o : operands_) o.buffer = at, at += buffer_bytes(o);
-    const std::int64_t run = axes_.back().size;
-    for (std::int64_t row = launch_.row_begin; row < launch_.row_end;) {
-      const std::int64_t most = stays_in_run_ || run > tile_ ? std::min(tile_, run - row % run)
-                                                             : tile_ / run * run - row % run;  // whole runs
-      const std::int64_t rows = std::min(most, launch_.row_end - row);
-      run_tile(row, rows);
-      row += rows;
-    }
+    if (axes_.back().size >= kFewestTurnedRows) return run_along(launch_.row_begin, launch_.row_end);
+    // Lanes along the innermost axis that is long enough, for each position along those inside of it.
+    std::size_t axis = axes_.size();
+    std::int64_t inside = 1;
+    while (axis > 0 && axes_[axis - 1].size < kFewestTurnedRows) inside *= axes_[--axis].size;
+    const std::int64_t first = (launch_.row_begin + inside - 1) / inside, last = launch_.row_end / inside;
+    if (axis == 0 || last - first < kFewestTurnedRows) return run_along(launch_.row_begin, launch_.row_end);
+    run_along(launch_.row_begin, first * inside);
+    run_across(axis - 1, inside, first, last);
+    run_along(last * inside, launch_.row_end);
   }
 
  private:
@@ -151,6 +153,35 @@ class TurnedLaunch {
     return static_cast<char*>(launch_.pointers[access]) + offset(access, row) * operands_[access].bytes;
   }
 
+  /// Rows in their order.
+  void run_along(std::int64_t begin, std::int64_t end) {
+    const std::int64_t run = axes_.back().size;
+    for (std::int64_t row = begin; row < end;) {
+      const std::int64_t most = stays_in_run_ || run > tile_ ? std::min(tile_, run - row % run)
+                                                             : tile_ / run * run - row % run;  // whole runs
+      const std::int64_t rows = std::min(most, end - row);
+      lanes_ = axes_.size() - 1, step_ = 1;
+      run_tile(row, rows);
+      row += rows;
+    }
+  }
+  /// Positions [begin, end) along an axis and those outside of it, each with `inside` rows.
+  void run_across(std::size_t axis, std::int64_t inside, std::int64_t begin, std::int64_t end) {
+    lanes_ = axis, step_ = inside;
+    for (std::int64_t place = begin; place < end;) {
+      const std::int64_t left = axes_[axis].size - place % axes_[axis].size;
+      const std::int64_t rows = std::min({tile_, left, end - place});
+      for (std::int64_t row = 0; row < inside; ++row) {
+        is_brought_ = row > 0;
+        run_tile(place * inside + row, rows);
+      }
+      is_brought_ = false;
+      place += rows;
+    }
+    for (Operand& o : operands_) o.brought = 0;
+  }
+
+  /// `rows` rows from number `row` on, one in `step_`.
   void run_tile(std::int64_t row, std::int64_t rows) {
     constexpr std::size_t kMostAccesses = 32;
     const std::size_t count = operands_.size(), rank = ranks_along_ + 1;
@@ -163,17 +194,17 @@ class TurnedLaunch {
     void** const pointers = has_many ? many_pointers.data() : few_pointers.data();
     std::int64_t* const strides = has_many ? many_numbers.data() : few_strides.data();
     std::int64_t* const offsets = has_many ? many_numbers.data() + rank * count : few_offsets.data();
-    const bool one_run = row / axes_.back().size == (row + rows - 1) / axes_.back().size;
+    const bool one_run = step_ > 1 || row / axes_.back().size == (row + rows - 1) / axes_.back().size;
     for (std::size_t a = 0; a < count; ++a) {
       const Operand& o = operands_[a];
-      const std::int64_t across = axes_.back().strides[a];
+      const std::int64_t across = axes_[lanes_].strides[a];
       std::copy_n(o.steps.begin(), ranks_along_, strides + rank * a);
       strides[rank * a + ranks_along_] = across;
       offsets[a] = 0;
       if (kernel_.accesses[a].address_only) {
         pointers[a] = nullptr;
         offsets[a] = launch_.offsets[a] + offset(a, row);
-      } else if (!o.buffered || o.is_dense || (one_run && across == 1)) {
+      } else if (!o.buffered || (o.is_dense && step_ == 1) || (one_run && across == 1)) {
         pointers[a] = address(a, row);
       } else {
         pointers[a] = o.buffer;
@@ -202,6 +233,7 @@ class TurnedLaunch {
   template <class Body> void for_runs(std::size_t access, std::int64_t row, std::int64_t rows, Body body) const {
     const std::int64_t run = axes_.back().size;
     const Operand& o = operands_[access];
+    if (step_ > 1) return body(address(access, row), axes_[lanes_].strides[access], o.buffer, rows);
     for (std::int64_t done = 0; done < rows;) {
       const std::int64_t count = std::min(rows - done, run - (row + done) % run);
       body(address(access, row + done), axes_.back().strides[access], o.buffer + done * o.bytes, count);
@@ -209,10 +241,16 @@ class TurnedLaunch {
     }
   }
 
+  /// Whether all rows inside of the axis of the lanes have the same elements.
+  bool is_the_same_inside(std::size_t access) const {
+    return std::all_of(axes_.begin() + static_cast<std::ptrdiff_t>(lanes_) + 1, axes_.end(),
+                       [&](const RowAxis& axis) { return axis.strides[access] == 0; });
+  }
   void bring_in(std::size_t access, std::int64_t row, std::int64_t rows) {
     Operand& o = operands_[access];
     const std::int64_t at = row % axes_.back().size;
-    if (o.repeats && o.brought_at == at && o.brought >= rows) return;
+    if (is_brought_ && is_the_same_inside(access)) return;
+    if (o.repeats && step_ == 1 && o.brought_at == at && o.brought >= rows) return;
     o.brought = rows, o.brought_at = at;
     for_runs(access, row, rows, [&](auto... run) { bring_in(o, run...); });
   }
@@ -270,6 +308,10 @@ class TurnedLaunch {
   std::vector<Operand> operands_;
   bool stays_in_run_ = false;  // tiles must not go on in the next row of the axes outside of the innermost
   std::int64_t tile_ = 0;
+  // Of the tile at hand.
+  std::size_t lanes_ = 0;    // the axis along which its rows lie
+  std::int64_t step_ = 1;    // from one to the next
+  bool is_brought_ = false;  // the tile before had the same rows, but for those inside of that axis
 };
 
 class TurnedExecutable final : public Executable {
@@ -309,15 +351,17 @@ std::optional<Kernel> turned_kernel(const Kernel& kernel) {
   const unsigned along = axes_along(kernel), ranks_along = static_cast<unsigned>(std::popcount(along));
   if (ranks_along == kernel.rank || ranks_along > kMostAlong || (along >> (kernel.rank - 1u) & 1u) == 0)
     return std::nullopt;
-  std::size_t components = 0;
-  for (const Reduction& reduction : kernel.reductions) components += reduction.types.size();
-  if (components > kMostComponents) return std::nullopt;
   if (kernel.reduced == 0 && !has_one_for_each_row(kernel)) return std::nullopt;
   for (const Store& store : kernel.stores)
     if (!is_across(kernel, kernel.accesses[store.access])) return std::nullopt;
   // The place of an element in a buffer is not its place in memory.
   for (const Instr& instr : kernel.program.instrs())
     if (instr.prim == Prim::offset && !kernel.accesses[instr.index].address_only) return std::nullopt;
+  for (const KernelSchedule::Stage& stage : schedule(kernel).stages) {
+    std::size_t components = 0;
+    for (const std::uint16_t r : stage.reductions) components += kernel.reductions[r].types.size();
+    if (components * std::min(ranks_along, 2u) > kMostComponents) return std::nullopt;
+  }
   Kernel turned = kernel;
   turned.rank = static_cast<std::uint8_t>(ranks_along + 1);
   turned.reduced = static_cast<std::uint16_t>(kernel.reduced != 0 ? (1u << ranks_along) - 1u : 0u);
@@ -334,9 +378,12 @@ std::optional<Kernel> turned_kernel(const Kernel& kernel) {
 
 bool has_short_rows(const Kernel& kernel, const KernelLaunch& launch) {
   const std::int64_t length = launch.sizes[kernel.rank - 1u];
-  std::int64_t blocks = 1, rows = 1;  // of a row; along the innermost axis of rows
+  std::int64_t blocks = 1, rows = 1;  // of a row; along the longest axis of rows
   for (unsigned axis = 0; axis + 1 < kernel.rank; ++axis)
-    ((axes_along(kernel) >> axis & 1u) != 0 ? blocks *= launch.sizes[axis] : rows = launch.sizes[axis]);
+    if ((axes_along(kernel) >> axis & 1u) != 0)
+      blocks *= launch.sizes[axis];
+    else
+      rows = std::max(rows, launch.sizes[axis]);
   if (length < 1 || length > kLongestTurnedRow || rows < kFewestTurnedRows) return false;
   if (blocks < 1 || blocks > kMostTurnedBlocks) return false;
   return kernel.reduced != 0 || (length > 1 && length * smallest_element(kernel) < kFilledBytes);

@@ -8,8 +8,9 @@
 namespace fermata::jit {
 namespace {
 
-/// Rows that are reduced together from the stack, whose first-level cache they share with the rows themselves.
-constexpr unsigned kMostTurnedLanes = 32;
+/// Of the rows that are reduced together from the stack, whose first-level cache they share with the rows themselves:
+/// at most so many, and states of one element of each.
+constexpr unsigned kMostTurnedLanes = 32, kMostTurnedStates = 128;
 
 class ColumnKernel {
  public:
@@ -31,6 +32,9 @@ class ColumnKernel {
   /// left.
   void merge_halves(const ReductionState& state, unsigned vectors, Value* first, Value* count);
   GroupPlan plan() const;
+  /// Of the states of the reductions that a stage completes; the most of a stage.
+  unsigned components(const KernelSchedule::Stage& stage) const;
+  unsigned most_components() const;
 
   Value* waiting(const ReductionState& state, unsigned vectors, Value* number) {
     const auto words = static_cast<std::int64_t>(state.components() * vectors * b_.lanes());
@@ -59,30 +63,37 @@ ColumnKernel::ColumnKernel(Emission& e) : e_(e), b_(e.b), groups_(plan()) {
   passes_ = e.product(outer_);
   total_ = e.product(blocks_);
   if (e.turned) {
-    std::size_t most = 1;
-    for (const KernelSchedule::Stage& stage : e.schedule.stages) {
-      std::size_t components = 0;
-      for (const std::uint16_t r : stage.reductions) components += e.kernel.reductions[r].types.size();
-      most = std::max(most, components);
-    }
     const std::size_t trees = outer_.empty() ? 1 : 2;
-    waiting_ = b_.stack(b_.getInt64Ty(), most * columns * kReductionLanes * trees, 64);
+    waiting_ = b_.stack(b_.getInt64Ty(), most_components() * columns * kReductionLanes * trees, 64);
   }
   e.row_end = b_.CreateSelect(b_.CreateICmpSLT(e.column_begin, e.column_end), e.row_end, e.row_begin);
+}
+
+unsigned ColumnKernel::components(const KernelSchedule::Stage& stage) const {
+  std::size_t count = 0;
+  for (const std::uint16_t r : stage.reductions) count += e_.kernel.reductions[r].types.size();
+  return static_cast<unsigned>(count);
+}
+unsigned ColumnKernel::most_components() const {
+  unsigned most = 1;
+  for (const KernelSchedule::Stage& stage : e_.schedule.stages) most = std::max(most, components(stage));
+  return most;
 }
 
 GroupPlan ColumnKernel::plan() const {
   // Later stages read the columns again: few of them at a time stay in the second cache.
   GroupPlan plan{e_.schedule.stages.size() > 1 ? 4u : 8u, b_.isa().masks};
   for (const KernelSchedule::Stage& stage : e_.schedule.stages) {
-    unsigned state = 0;
-    for (const std::uint16_t r : stage.reductions) state += static_cast<unsigned>(e_.kernel.reductions[r].types.size());
+    const unsigned state = components(stage);
     const GroupPlan stage_plan = e_.group_plan(stage, 2, 8);
     // Accumulators of every vector stay in registers beside the values.
     plan.width = std::min({plan.width, stage_plan.width, std::max(1u, b_.isa().registers / (2 * std::max(1u, state)))});
     plan.masked = plan.masked && stage_plan.masked;
   }
-  if (e_.turned) plan.width = std::min(plan.width, std::max(1u, kMostTurnedLanes / b_.lanes()));
+  if (e_.turned) {
+    const unsigned lanes = std::min(kMostTurnedLanes, kMostTurnedStates / most_components());
+    plan.width = std::min(plan.width, std::max(1u, lanes / b_.lanes()));
+  }
   if (!plan.masked) plan.width = std::bit_floor(plan.width);
   return plan;
 }
