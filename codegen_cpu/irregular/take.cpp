@@ -36,6 +36,7 @@ template <class T> void take_rows(const Rows& r, const T* x, T* out, std::int64_
       for (std::int64_t i = 0; i < count; ++i, to += inner)
         for (std::int64_t j = 0; j < inner; ++j) to[j] = from[at[i] * stride + r.inner[j]];
     } else if (inner == 1) {
+#pragma GCC unroll 4  // so that it does not matter where the code of so short a loop lies
       for (std::int64_t i = 0; i < count; ++i) to[i] = from[at[i] * stride];
     } else if (inner < kShortRow) {
       for (std::int64_t i = 0; i < count; ++i, to += inner)
