@@ -85,12 +85,13 @@ class SharedBlocks {
   static_assert(sizeof(SharedMagazine) <= 64);
   Magazine pop(std::uint32_t c);
   Magazine carve(std::uint32_t c);
+  Magazine cut(std::uint32_t c, std::size_t blocks);
 
   ForkSafeMutex mutex_;  // of the lists and the register
   std::array<SharedMagazine*, BlockPool::kClasses> lists_{};
   Lease* leases_ = nullptr;
-  ForkSafeMutex slab_mutex_;  // held while a slab is mapped, which may trim the lists: so always taken before mutex_
-  std::byte* slab_ = nullptr;
+  ForkSafeMutex slab_mutex_;   // held while a slab is mapped, which may trim the lists: so always taken before mutex_
+  std::byte* slab_ = nullptr;  // what is left of it is a multiple of the smallest block
   std::atomic<std::size_t> slab_bytes_{0};
 };
 
@@ -163,11 +164,22 @@ SharedBlocks::Magazine SharedBlocks::pop(std::uint32_t c) {
   return {::new (static_cast<void*>(top)) Block{rest}, blocks};
 }
 
+/// Every block is touched here, once: a page fault in the middle of recording would cost more than the record.
+SharedBlocks::Magazine SharedBlocks::cut(std::uint32_t c, std::size_t blocks) {
+  const std::size_t bytes = BlockPool::block_bytes(c);
+  Magazine magazine{nullptr, static_cast<std::uint32_t>(blocks)};
+  for (std::size_t at = blocks * bytes; at != 0; at -= bytes)
+    magazine.first = ::new (slab_ + at - bytes) Block{magazine.first};
+  slab_ += blocks * bytes;
+  slab_bytes_.fetch_sub(blocks * bytes, std::memory_order_relaxed);
+  return magazine;
+}
+
 SharedBlocks::Magazine SharedBlocks::carve(std::uint32_t c) {
-  const std::size_t bytes = BlockPool::block_bytes(c), wanted = kCapacity[c] * bytes;
+  const std::size_t bytes = BlockPool::block_bytes(c);
   const std::lock_guard lock(slab_mutex_);
-  std::size_t left = slab_bytes_.load(std::memory_order_relaxed);
-  if (left < wanted) {
+  if (const std::size_t left = slab_bytes_.load(std::memory_order_relaxed); left < bytes) {
+    if (left != 0) give(0, cut(0, left / BlockPool::block_bytes(0)));
     memory_accounts().charge(kHugePage);
     void* const slab = map_huge_pages(kHugePage);
     if (slab == nullptr) {
@@ -175,14 +187,9 @@ SharedBlocks::Magazine SharedBlocks::carve(std::uint32_t c) {
       throw_out_of_memory(bytes);
     }
     slab_ = static_cast<std::byte*>(slab);
-    left = kHugePage;
+    slab_bytes_.store(kHugePage, std::memory_order_relaxed);
   }
-  // Every block is touched here, once: a page fault in the middle of recording would cost more than the record.
-  Magazine magazine{nullptr, kCapacity[c]};
-  for (std::size_t at = wanted; at != 0; at -= bytes) magazine.first = ::new (slab_ + at - bytes) Block{magazine.first};
-  slab_ += wanted;
-  slab_bytes_.store(left - wanted, std::memory_order_relaxed);
-  return magazine;
+  return cut(c, std::min<std::size_t>(kCapacity[c], slab_bytes_.load(std::memory_order_relaxed) / bytes));
 }
 
 SharedBlocks::Magazine SharedBlocks::take(std::uint32_t c) {
