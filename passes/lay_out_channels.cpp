@@ -176,7 +176,7 @@ class ChannelLayouts {
 }  // namespace
 
 bool lay_out_channels(Program& program) {
-  if (!program.capabilities.channels_last || program.is_shipped) return false;
+  if (!program.capabilities.channels_last || program.form == PlanForm::shipped) return false;
   if (std::ranges::none_of(program.graph.nodes, [](const GraphNode& n) { return n.op == Op::convolution; }))
     return false;
   return ChannelLayouts(program).run();

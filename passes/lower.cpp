@@ -277,7 +277,7 @@ class Lowering {
 
   /// Whether a kernel only brings a leaf into the dtype of the products and convolutions that read it on their right.
   bool is_of_weights(const Group& group) const {
-    if (!p_.capabilities.channels_last || p_.is_shipped || group.members.size() != 1) return false;
+    if (!p_.capabilities.channels_last || p_.form == PlanForm::shipped || group.members.size() != 1) return false;
     const ValueId v = group.members[0];
     const GraphNode& n = g_.nodes[v];
     if (n.op != Op::cast || output_[v] || g_.nodes[n.operands[0].value].op != Op::input) return false;

@@ -223,9 +223,9 @@ std::string describe_choices(const Program& p) {
   return text;
 }
 
-Program run_pipeline(Graph graph, BackendKey backend, Stages* stages, bool is_shipped = false) {
+Program run_pipeline(Graph graph, BackendKey backend, Stages* stages, PlanForm form = PlanForm::fused) {
   Program program;
-  program.is_shipped = is_shipped;
+  program.form = form;
   program.backend = backend, program.capabilities = capabilities_of(backend);
   program.explains = stages != nullptr;
   program.graph = std::move(graph);
@@ -236,15 +236,28 @@ Program run_pipeline(Graph graph, BackendKey backend, Stages* stages, bool is_sh
 
 }  // namespace
 
-std::unique_ptr<const Plan> compile_plan(Graph graph, std::vector<std::uint32_t> key, BackendKey backend) {
-  Program program = run_pipeline(std::move(graph), backend, nullptr);
+namespace {
+
+std::unique_ptr<const Plan> compile_for_process(Graph graph, std::vector<std::uint32_t> key, BackendKey backend,
+                                                PlanForm form) {
+  Program program = run_pipeline(std::move(graph), backend, nullptr, form);
   program.plan->key = std::move(key);
   program.plan->listing = describe(program);
   return std::move(program.plan);
 }
 
+}  // namespace
+
+std::unique_ptr<const Plan> compile_plan(Graph graph, std::vector<std::uint32_t> key, BackendKey backend) {
+  return compile_for_process(std::move(graph), std::move(key), backend, PlanForm::fused);
+}
+
+std::unique_ptr<const Plan> compile_calls_plan(Graph graph, std::vector<std::uint32_t> key, BackendKey backend) {
+  return compile_for_process(std::move(graph), std::move(key), backend, PlanForm::calls);
+}
+
 std::unique_ptr<const Plan> compile_shipped_plan(Graph graph, BackendKey backend, std::vector<Kernel>& kernels) {
-  Program program = run_pipeline(std::move(graph), backend, nullptr, true);
+  Program program = run_pipeline(std::move(graph), backend, nullptr, PlanForm::shipped);
   kernels = std::move(program.kernels);
   return std::move(program.plan);
 }
@@ -308,10 +321,10 @@ PlanListing::Node list_node(const Program& p, ValueId v, const std::vector<std::
 
 }  // namespace
 
-PlanListing list_plan(Graph graph, BackendKey backend, std::size_t most_code) {
+PlanListing list_plan(Graph graph, BackendKey backend, PlanForm form, std::size_t most_code) {
   PlanListing listing;
   listing.recorded = to_string(graph, true);
-  const Program program = run_pipeline(std::move(graph), backend, &listing.stages);
+  const Program program = run_pipeline(std::move(graph), backend, &listing.stages, form);
   const std::vector<std::string> lines = lines_of(to_string(program.graph, true));
   for (ValueId v = 0; v < program.graph.nodes.size(); ++v) listing.nodes.push_back(list_node(program, v, lines));
   listing.steps = lines_of(describe(program)), listing.notes = program.notes;

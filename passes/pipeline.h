@@ -9,6 +9,7 @@
 
 #include "ir/graph.h"
 #include "ir/kernel.h"
+#include "passes/plan_form.h"
 #include "runtime/plan.h"
 #include "runtime/walk.h"
 
@@ -20,6 +21,10 @@ Graph import_graph(const Walk& walk);
 /// Runs the pipeline and returns the plan. Never fails for a graph that runs eagerly: a kernel that cannot be compiled
 /// becomes call steps, with a warning that names its source line.
 std::unique_ptr<const Plan> compile_plan(Graph graph, std::vector<std::uint32_t> key, BackendKey backend);
+
+/// A plan of the same results with one call per op: nothing in it is compiled. Its leaves and outputs are those of the
+/// plan above.
+std::unique_ptr<const Plan> compile_calls_plan(Graph graph, std::vector<std::uint32_t> key, BackendKey backend);
 
 /// A plan that a process without a compiler can run, and the descriptions of its kernels by the numbers of their steps.
 /// Ops with an emit form run only as part of kernels, unless their kernel cannot be compiled.

@@ -8,6 +8,7 @@
 
 #include "dispatch/backend.h"
 #include "ir/graph.h"
+#include "passes/plan_form.h"
 
 namespace fermata {
 
@@ -40,6 +41,6 @@ struct PlanListing {
 
 /// `most_code`: the number of kernels that are compiled again for the text of their code; the others have only a
 /// description.
-PlanListing list_plan(Graph graph, BackendKey backend, std::size_t most_code);
+PlanListing list_plan(Graph graph, BackendKey backend, PlanForm form, std::size_t most_code);
 
 }  // namespace fermata

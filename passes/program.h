@@ -13,6 +13,7 @@
 
 #include "ir/graph.h"
 #include "ir/kernel.h"
+#include "passes/plan_form.h"
 #include "runtime/plan.h"
 
 namespace fermata {
@@ -43,10 +44,10 @@ struct Program {
   std::vector<Group> groups;
   std::vector<std::int32_t> group_of;  // per node: index into groups, or -1
   std::vector<bool> channels_last;     // per node: its buffer is channels-last; empty if none is
-  bool is_shipped = false;             // the plan is for a process without call kernels for ops with an emit form
-  bool explains = true;                // whether to write texts: candidates and notes take longer than the choices
-  std::vector<std::string> notes;      // why things were not fused
-  std::vector<Kernel> kernels;         // by KernelStep::number, for dumps and explain
+  PlanForm form = PlanForm::fused;
+  bool explains = true;            // whether to write texts: candidates and notes take longer than the choices
+  std::vector<std::string> notes;  // why things were not fused
+  std::vector<Kernel> kernels;     // by KernelStep::number, for dumps and explain
   std::vector<std::string> kernel_names;
   /// Per output of the graph: the node that it is the value of. Its shape may be another one than that of the output,
   /// whose buffer has the elements in the same order.

@@ -178,14 +178,14 @@ Choice choose(const Program& program, const GraphNode& n, const Uses& uses) {
   const BackendCell* cell = backend_cell(n.op, key);
   const DType operand = operand_dtype(g, n);
   const Backend* device = backend(key);
-  const bool compiles = device != nullptr && device->can_compile(nullptr);
+  const bool compiles = program.form != PlanForm::calls && device != nullptr && device->can_compile(nullptr);
   // Kernels reduce at least one axis.
   const bool reduces_nothing = family(n.op) == Family::reduce && reduced_axes(n) == 0;
   const bool emits =
       cell != nullptr && compiles && cell->emits.has(operand) && !reduces_nothing && !is_of_complex(g, n);
   const bool is_better_called =
       program.capabilities.rows_in_vectors &&
-      ((!program.is_shipped && is_of_short_rows(g, n, uses)) || is_rearranged(program, n, uses));
+      ((program.form != PlanForm::shipped && is_of_short_rows(g, n, uses)) || is_rearranged(program, n, uses));
   c.form = emits && !is_better_called && !may_lose(*cell, g, n, operand) ? Form::emit : Form::call;
   if (cell == nullptr || !explains) return c;  // a call step chooses its kernel when it runs
   const KernelFunction* const kernel = n.context != 0 ? context_of(n.context).kernel : nullptr;

@@ -46,6 +46,10 @@ class BoundPlan {
   std::span<const Overwrite> overwrites() const { return overwrites_; }
   /// Whether the last run(), which failed, may have overwritten a leaf.
   bool has_overwritten() const { return !overwrites_.empty() && last_.reached > overwrites_.front().step; }
+  /// Whether the last run() has begun its first step.
+  bool has_started() const { return last_.reached > 0; }
+  /// Bytes of the temporaries of a run.
+  std::size_t arena_bytes() const { return arena_bytes_; }
   /// The number of the plan that was bound last; 0 before that.
   std::uint64_t plan_number() const { return plan_number_; }
   /// The plan's scalars, to be patched by a replay (random offsets).

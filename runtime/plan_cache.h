@@ -29,7 +29,15 @@ struct PlanEntry {
   std::mutex compiling;
   std::unique_ptr<const Plan> owned;
   std::atomic<std::uint64_t> last_used{0};
-  std::array<PlanTrial, 16> trials;  // by the magnitude of the sizes
+  /// The same results with one call per op, for compiled functions; null until one asks. Set once.
+  std::atomic<const Plan*> calls{nullptr};
+  std::unique_ptr<const Plan> owned_calls;
+  // By the magnitude of the sizes.
+  std::array<PlanTrial, 16> trials;           // of syncs
+  std::array<PlanTrial, 16> trials_of_calls;  // of compiled functions
+  PlanEntry() {
+    for (PlanTrial& trial : trials_of_calls) trial.begin_with_plan();
+  }
 };
 using PlanEntryPtr = std::shared_ptr<PlanEntry>;
 

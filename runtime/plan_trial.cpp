@@ -24,6 +24,11 @@ PlanTrial::Turn PlanTrial::next(bool has_plan, bool is_sampled, std::uint64_t us
   return {warms_up, is_timed, warms_up};
 }
 
+void PlanTrial::begin_with_plan() {
+  stage_.store(Stage::to_repeat, kRelaxed);
+  choice_.store(Choice::plan, kRelaxed);
+}
+
 void PlanTrial::choose_plan() {
   stage_.store(Stage::last, kRelaxed);
   choice_.store(Choice::plan, kRelaxed);
@@ -36,6 +41,7 @@ void PlanTrial::note(const Turn& turn, std::uint64_t ns, std::uint64_t use_ns) {
     return;
   }
   if (choice_.load(kRelaxed) != Choice::open) {
+    if (turn.runs_plan) plan_ns_.store(static_cast<std::uint32_t>(std::min<std::uint64_t>(ns, ~0u)), kRelaxed);
     used_ns_.store(used_ns_.load(kRelaxed) + ns * kOneIn, kRelaxed);
     if (stage_.load(kRelaxed) != Stage::to_repeat || !is_used(use_ns)) return;
     plays_.store(0, kRelaxed), runs_.store(0, kRelaxed);

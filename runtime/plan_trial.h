@@ -6,7 +6,8 @@
 
 namespace fermata {
 
-/// The choice for sizes of one order of magnitude. Once both times are known, the faster way is used. Where neither
+/// The choice for sizes of one order of magnitude. Calls are op by op in a sync, and a plan of calls in a compiled
+/// function. Once both times are known, the faster way is used. Where neither
 /// takes kClear times as long as the other, both are measured again after some use: something else may have disturbed
 /// the times, and by then the plan's kernels have been compiled for speed.
 class PlanTrial {
@@ -29,6 +30,15 @@ class PlanTrial {
   /// The next execution. `is_sampled`: it may be one of those that are timed after a choice.
   Turn next(bool has_plan, bool is_sampled, std::uint64_t use_ns);
   bool is_open() const { return choice_.load(std::memory_order_relaxed) == Choice::open; }
+  /// Whether it will never be anything else than the plan.
+  bool is_settled_on_plan() const {
+    return choice_.load(std::memory_order_relaxed) == Choice::plan &&
+           stage_.load(std::memory_order_relaxed) == Stage::last;
+  }
+  /// The plan is used first, and compared with calls after some use.
+  void begin_with_plan();
+  /// The last time of the plan that was measured between two trials; ~0 if there is none.
+  std::uint32_t plan_ns() const { return plan_ns_.load(std::memory_order_relaxed); }
   /// Ends the trial: the plan is used.
   void choose_plan();
   /// After a successful execution that is timed.
@@ -45,7 +55,8 @@ class PlanTrial {
   std::atomic<Stage> stage_{Stage::first};
   std::atomic<std::uint8_t> plays_{0}, runs_{0};           // measured times of calls and of the plan
   std::atomic<std::uint32_t> play_ns_{~0u}, run_ns_{~0u};  // the shortest of each
-  std::atomic<std::uint64_t> used_ns_{0};                  // about what executions have taken since the choice
+  std::atomic<std::uint32_t> plan_ns_{~0u};
+  std::atomic<std::uint64_t> used_ns_{0};  // about what executions have taken since the choice
 };
 
 }  // namespace fermata

@@ -105,8 +105,9 @@ ReportContents read_trace(const std::string& file) {
         const std::string text = program.at("ir");
         Graph graph = parse_graph(text);
         read_lines(text, graph);
-        contents.programs.push_back(
-            {program.at("plan"), std::move(graph), static_cast<BackendKey>(key - std::begin(kBackendNames))});
+        contents.programs.push_back({program.at("plan"), std::move(graph),
+                                     static_cast<BackendKey>(key - std::begin(kBackendNames)),
+                                     program.value("calls", false) ? PlanForm::calls : PlanForm::fused});
       } catch (const Error& error) {  // an operator that this process does not have
         fmt::print(stderr, "fermata report: skipping plan {}: {}\n", program.at("plan").get<std::uint64_t>(),
                    error.what());

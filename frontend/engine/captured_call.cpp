@@ -245,11 +245,12 @@ void CapturedCall::replay(Replayer& r, std::span<const Tensor> arguments, Compil
   } const clear{r};
   EventScope event([&] { return event_info(EventKind::replay, "compiled function", where); });
   if (event.is_wanted()) [[unlikely]]
-    event.plan = captured_.has_plan() ? captured_.plan_number() : 0, event.memory = memory_in_use();
+    event.memory = memory_in_use();
   ReplayDraws draws(draws_);  // also if the numbers are unused
   captured_.set_draws(r, draws.key(), draws.first());
   if (captured_.has_plan()) {
     run(r, arguments, where);
+    event.plan = r.plan_number;
   } else if (of_ranks_ != nullptr) {
     std::vector<Tensor> leaves;
     Tensor none;

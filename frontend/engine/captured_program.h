@@ -4,8 +4,10 @@
 // program concurrently.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
@@ -24,8 +26,11 @@ class CapturedProgram {
 
   /// The working state of one run; empty between runs except for the plan.
   struct Runner {
-    explicit Runner(const CapturedProgram& p) : bound(p.bound_), buffers(p.output_types_.size()) {}
+    explicit Runner(const CapturedProgram& p) : bound(p.kernels_.bound), buffers(p.output_types_.size()) {}
     BoundPlan bound;
+    std::unique_ptr<BoundPlan> calls;  // made when they first run
+    std::uint64_t key = 0, first = 0;  // of the random stream
+    std::uint64_t plan_number = 0;     // of the plan that ran last
     std::vector<LeafBuffer> leaves;
     std::vector<void*> buffers;  // of the outputs; null to allocate one
     std::vector<StoragePtr> staged, storage;
@@ -35,23 +40,20 @@ class CapturedProgram {
     }
   };
   /// Sets the random stream; the program's numbers start at `first`.
-  void set_draws(Runner& r, std::uint64_t key, std::uint64_t first) const {
-    for (const RandomScalar& s : random_) r.bound.scalars()[s.slot] = s.is_key ? key : first + s.delta;
-  }
+  void set_draws(Runner& r, std::uint64_t key, std::uint64_t first) const { r.key = key, r.first = first; }
   /// Runs on r.leaves, in the order of leaves(). Outputs without a buffer are allocated in r.storage.
   void run(Runner& r) const;
 
   const Program& program() const { return program_; }
-  bool has_plan() const { return plan_ != nullptr; }
+  bool has_plan() const { return kernels_.plan != nullptr; }
   bool has_structure_of(const CapturedProgram& other) const {
     return entry_ == other.entry_ || (entry_ != nullptr && other.entry_ != nullptr && structure_ == other.structure_);
   }
-  BackendKey backend() const { return plan_->backend; }
-  std::uint64_t plan_number() const { return plan_->number; }
+  BackendKey backend() const { return kernels_.plan->backend; }
   /// The leaves that the plan reads, as indices into the leaves of the program.
   std::span<const std::uint32_t> leaves() const { return leaves_; }
   /// The node of leaf `i` of these.
-  const ProgramNode& leaf_node(std::size_t i) const { return program_.nodes[plan_->leaf_records[i]]; }
+  const ProgramNode& leaf_node(std::size_t i) const { return program_.nodes[kernels_.plan->leaf_records[i]]; }
   Place& place(std::uint32_t leaf) { return program_.leaves[leaf]; }
   std::span<const TensorType> output_types() const { return output_types_; }
   /// The nodes of the program that are outputs.
@@ -60,7 +62,7 @@ class CapturedProgram {
   bool has_boxed_calls() const { return has_boxed_calls_; }
   /// Whether its steps may have effects; they are ordered after effects recorded before a run.
   bool has_effects() const { return has_boxed_calls_ || has_effects_; }
-  bool draws() const { return !random_.empty(); }
+  bool draws() const { return !kernels_.random.empty(); }
 
  private:
   /// A scalar that depends on the generator: its slot in the plan, and its offset into the numbers of a run.
@@ -69,15 +71,30 @@ class CapturedProgram {
     std::uint64_t delta;
     bool is_key;
   };
+  /// A plan that is bound to the sizes of the program.
+  struct Form {
+    const Plan* plan = nullptr;
+    BoundPlan bound;  // the template that runners copy; never run
+    std::vector<RandomScalar> random;
+  };
+  void bind(Form& form, const Plan& plan, std::span<const Node* const> records) const;
+  void run(Runner& r, const Form& form, BoundPlan& bound) const;
+  void run_in_turn(Runner& r) const;
+  bool run_calls(Runner& r) const;
+  const Form* calls() const;
 
   Program program_;
   PlanEntryPtr entry_;
   std::vector<std::uint32_t> structure_;  // the key of the plan without what only the choice of kernels depends on
-  const Plan* plan_ = nullptr;
-  BoundPlan bound_;  // the template that runners copy; never run
+  Form kernels_;
+  // One call per op, made when they first run.
+  mutable std::mutex making_calls_;
+  mutable std::unique_ptr<const Form> owned_calls_;
+  mutable std::atomic<const Form*> calls_{nullptr};
+  PlanTrial* trial_ = nullptr;  // between the two, in entry_; null if there is none
+  double calls_ns_ = 0;         // about what the calls take
   std::vector<std::uint32_t> leaves_, output_nodes_;
   std::vector<TensorType> output_types_;
-  std::vector<RandomScalar> random_;
   bool has_boxed_calls_ = false, has_effects_ = false;
 };
 

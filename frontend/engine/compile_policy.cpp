@@ -132,20 +132,26 @@ PlanRun::PlanRun(const PlanEntryPtr& entry, const Walk& walk) : plan_(entry->pla
   if (plan_ == nullptr && is_due(entry, walk)) plan_ = compile_entry(*entry, walk);
   if (policy.load(std::memory_order_relaxed) != CompilePolicy::background || walk.backend != BackendKey::cpu) return;
   PlanTrial& trial = entry->trials[magnitude(walk)];
-  turn_ = trial.next(plan_ != nullptr, is_sampled(), use_before_repeat());
-  if (plan_ != nullptr && !turn_.runs_plan && trial.is_open() &&
+  turn_.begin(trial, plan_ != nullptr);
+  if (turn_.runs_plan()) return;
+  if (plan_ != nullptr && trial.is_open() &&
       interpretation_cost(walk) > compile_cost(walk)) {  // a trial would cost more than it could show
     trial.choose_plan();
+    turn_.drop();
     return;
   }
-  if (!turn_.runs_plan) plan_ = nullptr;
+  plan_ = nullptr;
+}
+
+void TrialTurn::begin(PlanTrial& trial, bool has_plan) {
+  turn_ = trial.next(has_plan, is_sampled(), use_before_repeat());
   if (!turn_.is_timed) return;
   trial_ = &trial;
-  is_warming_up = turn_.warms_up;
+  if (turn_.warms_up) is_warming_up = true;
   start_ = std::chrono::steady_clock::now();
 }
 
-void PlanRun::note_time() const {
+void TrialTurn::note_time() const {
   const auto ns =
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start_).count();
   trial_->note(turn_, static_cast<std::uint64_t>(ns), use_before_repeat());
@@ -154,6 +160,22 @@ void PlanRun::note_time() const {
 const Plan* compile_entry(PlanEntry& entry, const Walk& walk) {
   if (const Plan* done = entry.plan.load(std::memory_order_acquire)) return done;
   return compile(entry, import_graph(walk), walk.backend, "in the foreground");
+}
+
+const Plan* compile_calls(PlanEntry& entry, Graph graph, BackendKey backend) {
+  if (const Plan* done = entry.calls.load(std::memory_order_acquire)) return done;
+  std::lock_guard lock(entry.compiling);
+  if (const Plan* done = entry.calls.load(std::memory_order_acquire)) return done;
+  entry.owned_calls = compile_calls_plan(std::move(graph), entry.key, backend);
+  entry.calls.store(entry.owned_calls.get(), std::memory_order_release);
+  return entry.owned_calls.get();
+}
+
+PlanTrial* trial_of_calls(PlanEntry& entry, const Walk& walk) {
+  if (policy.load(std::memory_order_relaxed) != CompilePolicy::background || walk.backend != BackendKey::cpu)
+    return nullptr;
+  PlanTrial& trial = entry.trials_of_calls[magnitude(walk)];
+  return trial.is_settled_on_plan() ? nullptr : &trial;
 }
 
 }  // namespace fermata

@@ -6,6 +6,7 @@
 
 #include "ir/graph.h"
 #include "ir/key_set.h"
+#include "passes/plan_form.h"
 #include "runtime/function_ref.h"
 
 namespace fermata {
@@ -13,6 +14,7 @@ namespace fermata {
 struct ProfiledPlan {
   Graph graph;
   BackendKey backend{};
+  PlanForm form = PlanForm::fused;
 };
 
 /// Stores the program of a plan, as returned by `make`, on its first run; only for the first hundreds of plans.

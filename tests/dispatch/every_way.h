@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "frontend/engine/compile_policy.h"
+
 namespace fermata {
 
 using Numbers = std::vector<double>;
@@ -33,6 +35,18 @@ class PolicyGuard {
 
  private:
   CompilePolicy saved_;
+};
+
+/// Compiled functions run one call per op in a scope, where they can.
+class CallsGuard {
+ public:
+  CallsGuard() { always_runs_calls = true; }
+  ~CallsGuard() { always_runs_calls = false; }
+  CallsGuard(const CallsGuard&) = delete;
+  CallsGuard& operator=(const CallsGuard&) = delete;
+
+ private:
+  const PolicyGuard background_{CompilePolicy::background};
 };
 
 /// What the program gives in each way, by name.
@@ -64,6 +78,10 @@ inline std::vector<std::pair<std::string, Numbers>> in_every_way(const TestProgr
   auto compiled = compile([&] { return program(); });
   for (const char* call : {"compile(fn)", "a replay", "another replay"})
     add(call, [&] { return numbers_of(compiled()); });
+  const CallsGuard calls;
+  auto called = compile([&] { return program(); });
+  for (const char* call : {"compile(fn) by calls", "a replay by calls"})
+    add(call, [&] { return numbers_of(called()); });
   return results;
 }
 

@@ -12,6 +12,7 @@
 
 #include "runtime/events.h"
 #include "runtime/machine_limits.h"
+#include "tests/dispatch/every_way.h"
 #include "tests/frontend/fast_machine.h"
 #include "tests/frontend/scratch_folder.h"
 
@@ -24,6 +25,7 @@ using ::testing::HasSubstr;
 class ProfileTest : public test::InScratchFolder {
  protected:
   ModeGuard compiled_{Mode::compiled};
+  PolicyGuard policy_{CompilePolicy::second_sight};
 };
 
 Tensor layer(const Tensor& x, const Tensor& w) { return tanh(matmul(x, w) + 1); }
@@ -138,6 +140,22 @@ TEST_F(ProfileTest, HasTheProgramOfAFunctionThatWasCapturedBefore) {
   EXPECT_EQ(count_of(R"( = atanh(%)", trace), 1);
   report("run.html", profile);
   EXPECT_THAT(contents("run.html"), HasSubstr("\"op\":\"atanh\""));
+}
+
+TEST_F(ProfileTest, TellsCallsFromKernels) {
+  const CallsGuard calls;
+  auto f = compile([](const Tensor& x) { return tanh(x) * 2 + randn({4, 5}); });
+  const Tensor x = ones({4, 5}).sync();
+  f(x);
+  Profile profile;
+  f(x);
+  const ProfileSummary summary = profile.summary();
+  EXPECT_EQ(summary.replays, 1u);
+  std::size_t runs = 0;
+  for (const ProfileStep& step : summary.steps) runs += step.runs;
+  EXPECT_EQ(runs, 4u) << to_string(summary);
+  save(profile, "trace.json");
+  EXPECT_THAT(contents("trace.json"), HasSubstr("\"calls\":true"));
 }
 
 TEST_F(ProfileTest, SeesOtherThreads) {

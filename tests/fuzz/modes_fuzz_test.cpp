@@ -274,6 +274,10 @@ std::string check(std::uint64_t seed, bool second_round) {
   auto captured = compile([&](const Tensor& a) { return program(a, hidden); });
   for (const char* call : {"compile(fn)", "the second call", "a replay"})
     compare(call, outcome_of([&] { return captured(x0); }));
+  const CallsGuard calls;
+  auto called = compile([&](const Tensor& a) { return program(a, hidden); });
+  for (const char* call : {"compile(fn) by calls", "a replay by calls"})
+    compare(call, outcome_of([&] { return called(x0); }));
   return what;
 }
 

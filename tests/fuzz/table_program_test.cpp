@@ -174,6 +174,12 @@ std::string check(const TableProgram& program) {
   auto captured = compile(f);
   for (const char* way : {"compile(fn)", "a replay"})
     compare(way, outcome_of([&] { return captured(program.inputs); }));
+  {
+    const CallsGuard calls;
+    auto called = compile(f);
+    for (const char* way : {"compile(fn) by calls", "a replay by calls"})
+      compare(way, outcome_of([&] { return called(program.inputs); }));
+  }
 
   const bool draws =
       std::ranges::any_of(program.graph.nodes, [](const GraphNode& n) { return family(n.op) == Family::random; });

@@ -85,6 +85,20 @@ TEST(PlanTrial, AChoiceThatWasDisturbedIsCorrected) {
   }
 }
 
+TEST(PlanTrial, APlanThatIsThereFromTheStartIsComparedAfterSomeUse) {
+  for (const bool plan : {false, true}) {
+    Program p([&](bool runs_plan, int) { return runs_plan == plan ? 100 : 300; });
+    p.trial.begin_with_plan();
+    EXPECT_EQ(p.trial.plan_ns(), ~0u);
+    for (int i = 0; i < 10; ++i) ASSERT_TRUE(p.step());
+    EXPECT_EQ(p.trial.plan_ns(), plan ? 100u : 300u);
+    p.run(static_cast<int>(kUse / 100));
+    EXPECT_FALSE(p.trial.is_open());
+    EXPECT_EQ(p.trial.is_settled_on_plan(), plan);
+    for (int i = 0; i < 1000; ++i) ASSERT_EQ(p.step(), plan);
+  }
+}
+
 TEST(PlanTrial, APlanMayBeChosenWithoutATrial) {
   Program p([](bool, int) { return 100; });
   p.trial.choose_plan();

@@ -64,7 +64,8 @@ void report(const std::string& path, Profile& profile, Location where) {
   std::map<std::uint64_t, std::int64_t> spent;
   for (const ThreadEvents& thread : data.threads)
     for (const Event& event : thread.events) spent[event.info->plan] += event.end_ns - event.begin_ns;
-  for (const auto& [number, plan] : data.plans) contents.programs.push_back({number, plan.graph, plan.backend});
+  for (const auto& [number, plan] : data.plans)
+    contents.programs.push_back({number, plan.graph, plan.backend, plan.form});
   std::ranges::stable_sort(contents.programs, std::greater<>(), [&](const ReportProgram& p) { return spent[p.plan]; });
   write_file("report", path, {report_page(contents)}, where);
 }

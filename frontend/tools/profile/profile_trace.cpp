@@ -194,6 +194,7 @@ class TraceWriter {
     for (const auto& [number, plan] : data_.plans) {
       json_.new_line().begin_object().member("plan", number);
       json_.member("device", kBackendNames[static_cast<std::size_t>(plan.backend)]);
+      if (plan.form == PlanForm::calls) json_.member("calls", true);
       json_.member("ir", to_string(plan.graph, true)).end_object();
     }
     json_.end_array();

@@ -49,7 +49,7 @@ class Page {
 
  private:
   void add(const ReportProgram& program) {
-    const PlanListing listing = list_plan(program.graph, program.backend, codes_left_);
+    const PlanListing listing = list_plan(program.graph, program.backend, program.form, codes_left_);
     codes_left_ -= std::min(codes_left_, listing.kernels.size());
     const std::string_view device = kBackendNames[static_cast<std::size_t>(program.backend)];
     json_.new_line().begin_object().member("plan", program.plan).member("device", device);

@@ -8,6 +8,7 @@
 
 #include "ir/graph.h"
 #include "ir/key_set.h"
+#include "passes/plan_form.h"
 
 namespace fermata {
 
@@ -15,6 +16,7 @@ struct ReportProgram {
   std::uint64_t plan = 0;
   Graph graph;
   BackendKey backend{};
+  PlanForm form = PlanForm::fused;
 };
 
 struct ReportContents {
