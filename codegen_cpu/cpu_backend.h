@@ -11,7 +11,8 @@ inline constexpr BackendCapabilities kCpuCapabilities{.launches_on_caller = true
                                                       .turned_rows = kLongestTurnedRow,
                                                       .fewest_turned_rows = kFewestTurnedRows,
                                                       .overwrites_operands = true,
-                                                      .compiles_on_caller = true};
+                                                      .compiles_on_caller = true,
+                                                      .stores_parts = true};
 
 class CpuBackend final : public Backend {
  public:

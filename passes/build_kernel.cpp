@@ -257,7 +257,10 @@ class KernelBuilder {
   void store() {
     for (const ValueId v : stored_) {
       const Instance& home = instances_[instances_of_[member_.at(v)][0]];
-      const std::size_t access = add_access(KernelSource::Kind::store, v, 0, home.map, g_.nodes[v].dtype);
+      IndexMap map = home.map;
+      if (const Part part = part_of(program_, v); part.whole != kNoValue)
+        for (AxisMap& a : map.axes) a.whole = a.whole && a.axis != static_cast<std::int8_t>(part.axis);
+      const std::size_t access = add_access(KernelSource::Kind::store, v, 0, map, g_.nodes[v].dtype);
       built_.kernel.stores.push_back({static_cast<std::uint16_t>(access), convert(home.result, g_.nodes[v].dtype)});
     }
   }

@@ -130,6 +130,8 @@ class Lowering {
   void take_apart(std::size_t i, const Error& error) {
     drop_layouts();
     const std::vector<ValueId> members = p_.groups[i].members;
+    for (const ValueId v : members)  // what becomes a call has a buffer of its own
+      if (!p_.parts.empty()) p_.parts[v] = {};
     p_.groups[i].alive = false;
     built_[i].reset(), executables_[i].reset();
     if (members.size() == 1) {
@@ -231,11 +233,47 @@ class Lowering {
     p_.plan->leaf_records.push_back(g_.nodes[v].record);
   }
   std::uint32_t result_slot(ValueId v) {
+    if (const Part part = part_of(p_, v); part.whole != kNoValue) return result_slot(part.whole);
     if (slot_of_[v] == kNoSlot) {
       slot_of_[v] = add_slot(PlanSlot::Kind::temporary, v);
       p_.plan->slots.back().channels_last = is_channels_last(p_, v);
     }
     return slot_of_[v];
+  }
+
+  /// From the buffer of a concat's result to the part that is its operand.
+  std::vector<PathStep> path_to(const Part& part) const {
+    std::vector<PathStep> path;
+    const auto add = [&](PathStep::Kind kind, std::uint32_t operand) {
+      const ValueId v = g_.nodes[part.whole].operands[operand].value;
+      path.push_back({kind, g_.nodes[v].record, part.axis});
+    };
+    for (std::uint32_t before = 0; before < part.operand; ++before) add(PathStep::Kind::after, before);
+    add(PathStep::Kind::part, part.operand);
+    return path;
+  }
+  std::vector<PathStep> path_of(const KernelSource& source) const {
+    const Part part = source.kind == KernelSource::Kind::store ? part_of(p_, source.value) : Part{};
+    if (part.whole == kNoValue) return source.path;
+    std::vector<PathStep> path = path_to(part);
+    if (part.is_stacked) path.push_back({PathStep::Kind::drop, 0, part.axis});
+    path.insert(path.end(), source.path.begin(), source.path.end());
+    return path;
+  }
+  /// Operand `k` of a concat, if a kernel stores it in the result.
+  std::optional<Part> stored_part(ValueId whole, std::size_t k) const {
+    if (p_.parts.empty() || g_.nodes[whole].op != Op::concat) return std::nullopt;
+    const ValueId operand = g_.nodes[whole].operands[k].value;
+    for (const ValueId v : {operand, is_view(g_.nodes[operand].op) ? g_.nodes[operand].operands[0].value : operand})
+      if (const Part part = p_.parts[v]; part.whole == whole && part.operand == k) return part;
+    return std::nullopt;
+  }
+  /// Whether kernels store all operands of a concat in its result.
+  bool is_made_of_parts(ValueId v) const {
+    if (g_.nodes[v].op != Op::concat) return false;
+    for (std::size_t k = 0; k < g_.nodes[v].operands.size(); ++k)
+      if (!stored_part(v, k)) return false;
+    return true;
   }
 
   ScalarRange add_scalars(const std::vector<ScalarSource>& scalars) {
@@ -262,7 +300,7 @@ class Lowering {
         case KernelSource::Kind::store: slot = result_slot(s.value); break;
         default: slot = slot_of_[s.value];
       }
-      step.sources.push_back({slot, s.path});
+      step.sources.push_back({slot, path_of(s)});
       step.element_bytes.push_back(s.kind == KernelSource::Kind::position ? 0
                                                                           : byte_size(built.kernel.accesses[i].dtype));
     }
@@ -301,6 +339,7 @@ class Lowering {
 
   void add_call_step(ValueId v) {
     const GraphNode& n = g_.nodes[v];
+    if (is_made_of_parts(v)) return;
     CallStep step;
     std::vector<ScalarSource> scalars;
     step.backend = p_.backend, step.context = n.context;
@@ -314,6 +353,12 @@ class Lowering {
       if (n.operands[k].is_scalar()) {
         step.operands.push_back({true, static_cast<std::uint16_t>(scalars.size())});
         scalars.push_back({n.record, n.operands[k].scalar});
+        continue;
+      }
+      if (const std::optional<Part> part = stored_part(v, k)) {
+        step.operands.push_back({false, static_cast<std::uint16_t>(step.sources.size())});
+        step.sources.push_back({result_slot(v), path_to(*part)});
+        step.source_dtypes.push_back(n.dtype), step.element_bytes.push_back(byte_size(n.dtype));
         continue;
       }
       const std::size_t rank = is_pointwise(n.op) ? n.shape.rank() : g_.nodes[n.operands[k].value].shape.rank();

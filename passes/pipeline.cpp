@@ -5,6 +5,7 @@
 //   select          dispatch every node once more: which form of which cell
 //   fuse            groups of emitting nodes become kernels
 //   lay_out_channels  values between convolutions whose channels lie innermost
+//   place_parts     what is computed for a concat alone is stored where it puts it
 //   lower           kernel descriptions, fused multiply-adds, compiled code, steps
 //   fuse_epilogues  kernels that run as a part of the call before them, on each tile of a product
 //   chain_products  products of what such a kernel leaves, block of rows by block of rows
@@ -42,6 +43,7 @@
 #include "passes/lower.h"
 #include "passes/materialize.h"
 #include "passes/overlap_collectives.h"
+#include "passes/place_parts.h"
 #include "passes/plan_listing.h"
 #include "passes/plan_memory.h"
 #include "passes/select.h"
@@ -64,6 +66,7 @@ constexpr Pass kPipeline[] = {
     {"select", &select, false, false},
     {"fuse", &fuse, true, false},
     {"lay_out_channels", &lay_out_channels, true, false},
+    {"place_parts", &place_parts, true, false},
     {"lower", &lower, false, false},
     {"fuse_epilogues", &fuse_epilogues, true, false},
     {"chain_products", &chain_products, true, false},

@@ -36,6 +36,15 @@ struct Group {
   bool channels_last = false;  // its loops go along channels innermost, see lay_out_channels.h
 };
 
+/// Where the result of a kernel is stored: the part of a concat's result that is its operand. kNoValue: a buffer of its
+/// own.
+struct Part {
+  ValueId whole = kNoValue;
+  std::uint32_t operand = 0;
+  std::uint16_t axis = 0;
+  bool is_stacked = false;  // the axis is not one of the value
+};
+
 struct Program {
   Graph graph;
   BackendKey backend{};              // runs the whole program
@@ -44,6 +53,7 @@ struct Program {
   std::vector<Group> groups;
   std::vector<std::int32_t> group_of;  // per node: index into groups, or -1
   std::vector<bool> channels_last;     // per node: its buffer is channels-last; empty if none is
+  std::vector<Part> parts;             // per node; empty if there are none
   PlanForm form = PlanForm::fused;
   bool explains = true;            // whether to write texts: candidates and notes take longer than the choices
   std::vector<std::string> notes;  // why things were not fused
@@ -56,6 +66,8 @@ struct Program {
 };
 
 inline bool is_channels_last(const Program& p, ValueId v) { return !p.channels_last.empty() && p.channels_last[v]; }
+
+inline Part part_of(const Program& p, ValueId v) { return p.parts.empty() ? Part{} : p.parts[v]; }
 
 /// Bytes, operations and sizes of this recording, for cost estimates only.
 inline double elements(const Graph& g, ValueId v) {

@@ -24,6 +24,8 @@ struct BackendCapabilities {
   bool compiles_on_caller = false;
   /// Kernels of convolutions read and write images whose channels lie innermost, and do so best.
   bool channels_last = false;
+  /// Kernels store results in parts of larger buffers as fast as in buffers of their own.
+  bool stores_parts = false;
 };
 
 }  // namespace fermata

@@ -195,9 +195,16 @@ class Check {
         r += inserted;
         continue;
       }
+      if (step.kind == PathStep::Kind::drop) {
+        require(step.mask < r, "an axis that is dropped is out of range");
+        --r;
+        continue;
+      }
       require(step.record < p_.records.size(), "the record of a view does not exist");
       const ProgramRecord& record = p_.records[step.record];
-      if (step.kind == PathStep::Kind::view)
+      if (step.kind == PathStep::Kind::after || step.kind == PathStep::Kind::part)
+        require(rank(step.record) == r && step.mask < r, "the axis of a part is out of range");
+      else if (step.kind == PathStep::Kind::view)
         require(is_view(record.op) && !record.operands.empty() && rank(record.operands[0]) == r,
                 "a view has the wrong rank");
       else

@@ -1,6 +1,9 @@
 // See binding.h.
 #include "runtime/steps/binding.h"
 
+#include <algorithm>
+#include <span>
+
 #include "ir/channels_last.h"
 #include "ir/error.h"
 #include "ir/view.h"
@@ -30,6 +33,23 @@ Shape counting_strides(const Shape& sizes, std::uint16_t mask) {
   return strides;
 }
 
+// A file may say anything, so these are checked.
+void leave_out(std::int64_t count, unsigned axis, BoundSource& s) {
+  if (count > s.sizes[axis]) throw_internal("a part begins outside of its buffer");
+  s.sizes[axis] -= count, s.offset += count * s.strides[axis];
+}
+void take_part(std::span<const std::int64_t> sizes, unsigned axis, BoundSource& s) {
+  if (sizes[axis] <= s.sizes[axis]) s.sizes[axis] = sizes[axis];
+  if (!std::ranges::equal(sizes, s.sizes)) throw_internal("a part is not within its buffer");
+}
+void drop_axis(unsigned axis, BoundSource& s) {
+  if (s.sizes[axis] != 1) throw_internal("an axis that is dropped has several elements");
+  Shape sizes, strides;
+  for (unsigned i = 0; i < s.sizes.rank(); ++i)
+    if (i != axis) sizes.push_back(s.sizes[i]), strides.push_back(s.strides[i]);
+  s.sizes = sizes, s.strides = strides;
+}
+
 }  // namespace
 
 BoundSource Binding::resolve(const PlanSource& source) const {
@@ -52,6 +72,9 @@ BoundSource Binding::resolve(const PlanSource& source) const {
       }
       case PathStep::Kind::stretch: apply_stretch(records[step.record]->sizes(), s.sizes, s.strides); break;
       case PathStep::Kind::insert: apply_insert(step.mask, s.sizes, s.strides); break;
+      case PathStep::Kind::after: leave_out(records[step.record]->sizes()[step.mask], step.mask, s); break;
+      case PathStep::Kind::part: take_part(records[step.record]->sizes(), step.mask, s); break;
+      case PathStep::Kind::drop: drop_axis(step.mask, s); break;
     }
   }
   return s;

@@ -14,6 +14,9 @@ struct PathStep {
     view,     // apply the view op of `record`
     stretch,  // broadcast to the sizes of `record`, aligned to the right
     insert,   // insert an axis of stride 0 at every bit of `mask`
+    after,    // leave out as many indices along axis `mask` as `record` has, from the first
+    part,     // take as many along axis `mask` as `record` has
+    drop,     // leave out axis `mask`, which has one element
   };
   Kind kind;
   std::uint32_t record = 0;
