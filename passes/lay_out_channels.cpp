@@ -125,14 +125,19 @@ class ChannelLayouts {
     });
   }
 
+  /// Whether all elements of a value are one in memory, so that it has every layout.
+  bool shows_a_number(ValueId v) const {
+    return g_.nodes[v].op == Op::broadcast_to && g_.nodes[g_.nodes[v].operands[0].value].shape.rank() == 0;
+  }
+
   bool drop_values() {
     bool changed = false;
     for (ValueId v = 0; v < g_.nodes.size(); ++v) {
       if (!chosen_[v]) continue;
       const Group* const group = group_of(v);
-      const auto is_chosen = [&](const GraphOperand& o) { return bool(chosen_[o.value]); };
+      const auto has_layout = [&](const GraphOperand& o) { return chosen_[o.value] || shows_a_number(o.value); };
       const bool stays = !users_[v].empty() && (group == nullptr || group->channels_last) &&
-                         (!is_move(v) || std::ranges::all_of(g_.nodes[v].operands, is_chosen)) &&
+                         (!is_move(v) || std::ranges::all_of(g_.nodes[v].operands, has_layout)) &&
                          std::ranges::all_of(users_[v], [&](ValueId u) {
                            return (group != nullptr && is_member(*group, u)) || may_read(u, v);
                          });

@@ -66,7 +66,8 @@ Tensor pad_by_value(const Tensor& x, const std::vector<Pads>& pads, Scalar value
   std::int64_t offset = 0;
   for (const Pads& p : pads) offset += std::max<std::int64_t>(p.before, 0) * strides[p.axis];
   const vjp::LineGuard line(where);
-  const Tensor filled = full(whole, value, x.dtype(), device(x), where);
+  // One element that is seen everywhere: what x goes over is not filled before.
+  const Tensor filled = broadcast_to(full({}, value, x.dtype(), device(x), where), whole, where);
   return vjp::update(filled, inner, element_count(inner.shape()) == 0 ? 0 : offset, strides).tensor();
 }
 
