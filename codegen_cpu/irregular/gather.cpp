@@ -157,10 +157,11 @@ bool gather_elements(const CallArgs& args, const LanePlaces& lanes, const Tensor
   const PositionReader index(args);
   std::atomic<bool> all_inside{true};
   parallel_for(0, lanes.rows() * lanes.inner.size(), 1, [&](std::int64_t b, std::int64_t e) {
-    std::int64_t positions[kPart];
+    std::int64_t room[kPart];
     for (std::int64_t at = b; at < e; at += kPart) {
       const std::int64_t count = std::min(kPart, e - at);
-      if (!index.read(at, count, positions)) return all_inside.store(false);
+      const std::int64_t* const positions = index.find(at, count, room);
+      if (positions == nullptr) return all_inside.store(false);
       gather_part(lanes, static_cast<const T*>(x.data), static_cast<T*>(out.data), positions, at, count);
     }
   });

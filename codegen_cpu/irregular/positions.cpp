@@ -60,12 +60,15 @@ template <class T> void read_positions(const CallArgs& args, const void* dense, 
 }
 
 /// Whether all are inside the axis as they are, none counted from its end.
+bool are_inside_here(const std::int64_t* positions, std::int64_t count, std::int64_t size) {
+  std::int64_t negative_if_outside = 0;
+  for (std::int64_t i = 0; i < count; ++i) negative_if_outside |= positions[i] | (size - 1 - positions[i]);
+  return negative_if_outside >= 0;
+}
 bool are_inside(const std::int64_t* positions, std::int64_t count, std::int64_t size) {
   std::atomic<bool> all_inside{true};
   parallel_for(0, count, 0.3, [&](std::int64_t b, std::int64_t e) {
-    std::int64_t negative_if_outside = 0;
-    for (std::int64_t i = b; i < e; ++i) negative_if_outside |= positions[i] | (size - 1 - positions[i]);
-    if (negative_if_outside < 0) all_inside.store(false, std::memory_order_relaxed);
+    if (!are_inside_here(positions + b, e - b, size)) all_inside.store(false, std::memory_order_relaxed);
   });
   return all_inside.load(std::memory_order_relaxed);
 }
@@ -122,6 +125,12 @@ bool PositionReader::read(std::int64_t begin, std::int64_t count, std::int64_t* 
     }
   });
   return all_inside;
+}
+
+const std::int64_t* PositionReader::find(std::int64_t begin, std::int64_t count, std::int64_t* room) const {
+  const std::int64_t* const here = given();
+  if (here != nullptr && are_inside_here(here + begin, count, size_)) return here + begin;
+  return read(begin, count, room) ? room : nullptr;
 }
 
 Scratch<std::int64_t> offsets_of(const TensorView& view, unsigned begin, unsigned end) {

@@ -58,6 +58,8 @@ class PositionReader {
   explicit PositionReader(const CallArgs& args);
   /// Positions [begin, begin + count) in row-major order; false where one of them is out of range.
   bool read(std::int64_t begin, std::int64_t count, std::int64_t* to) const;
+  /// The same in `room`, or where the operand has them as they are wanted; null where one of them is out of range.
+  const std::int64_t* find(std::int64_t begin, std::int64_t count, std::int64_t* room) const;
   /// All of them as they are given, negative or out of range, where that needs no conversion; else null.
   const std::int64_t* given() const { return dtype_ == DType::i64 ? static_cast<const std::int64_t*>(data_) : nullptr; }
 
