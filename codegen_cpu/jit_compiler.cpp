@@ -173,6 +173,12 @@ std::string JitCompiler::object_for(const Kernel& kernel, JitDump* dump, std::st
   return std::string(result.object, result.object_size);
 }
 
+StreamedStores JitCompiler::streamable(std::string_view object) {
+  try {
+    return LoadedExecutable(object).streamable();
+  } catch (const ObjectError& error) { throw_unsupported(error.what()); }
+}
+
 std::string JitCompiler::kept_object(const Kernel& kernel, const JitVariant& variant) {
   DiskCache& disk = DiskCache::instance();
   if (disk.directory().empty()) return object_for(kernel, nullptr, {}, variant);
@@ -201,7 +207,9 @@ std::shared_ptr<const Executable> JitCompiler::compile(const Kernel& kernel, Jit
   }
   try {
     return variable_executable(object_for(kernel, dump, wanted), kernel, wanted);
-  } catch (const ObjectError& error) { throw_unsupported(error.what()); }
+  } catch (const NoMemoryForObject& error) { throw_unsupported(error.what()); } catch (const ObjectError& error) {
+    throw_unsupported(error.what());
+  }
 }
 
 }  // namespace fermata

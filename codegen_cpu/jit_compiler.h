@@ -38,6 +38,9 @@ class JitCompiler {
   std::string kept_object(const Kernel& kernel, const JitVariant& variant);
   /// Only if it is kept on the disk.
   std::optional<std::string> found_object(const Kernel& kernel, const JitVariant& variant);
+  /// The stores that a variant of an object may stream. Throws UnsupportedError where the object cannot be loaded, and
+  /// NoMemoryForObject.
+  static StreamedStores streamable(std::string_view object);
   /// Loads the plugin; false where it cannot be.
   bool load();
   /// The kernel, ready to run. For this machine and without a dump, kept objects serve.

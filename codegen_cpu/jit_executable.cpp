@@ -94,7 +94,9 @@ class VariableExecutable final : public LoadedExecutable {
     try {
       if (const auto object = compiler.found_object(kernel, wanted))
         return of_kernel(kernel_, wanted, executable_from_object(*object, name_of(wanted)));
-    } catch (const ObjectError&) {}  // damaged: compiling finds that out again, and reports it
+    } catch (const NoMemoryForObject&) { return nullptr; } catch (const ObjectError&) {
+      // Damaged: compiling finds that out again, and reports it.
+    }
     if (!compiler.load()) return nullptr;
     run_in_background([variants = variants_, whole = kernel_, kernel, name = name_of(wanted), wanted] {
       auto made = of_kernel(whole, wanted, compiled(kernel, name, {}, wanted));

@@ -23,7 +23,8 @@ struct JitVariant {
   auto operator<=>(const JitVariant&) const = default;
 };
 
-/// Makes an object ready to run. Throws ObjectError if it is damaged or of another version of this library.
+/// Makes an object ready to run. Throws ObjectError if it is damaged or of another version of this library, and
+/// NoMemoryForObject.
 std::shared_ptr<const Executable> executable_from_object(std::string_view object, std::string_view name = {});
 /// The same for the object of a kernel, compiled for `target`, that gets variants when they pay.
 std::shared_ptr<const Executable> variable_executable(std::string_view object, const Kernel& kernel,

@@ -25,7 +25,7 @@ StreamedStores stores_to_stream(const Kernel& kernel, const KernelLaunch& launch
 class LoadedExecutable : public Executable {
  public:
   /// `name` is for debuggers and perf. Throws ObjectError if the object is damaged or of another version of this
-  /// library.
+  /// library, and NoMemoryForObject.
   explicit LoadedExecutable(std::string_view object, std::string_view name = {});
   void launch(const KernelLaunch& launch) const override;
   bool can_split() const override { return info_.state_bytes != 0; }

@@ -222,6 +222,9 @@ class Loader {
 
 }  // namespace
 
+NoMemoryForObject::NoMemoryForObject(const std::string& what)
+    : OutOfMemoryError(3001, format_error(3001, "OutOfMemoryError", what, {}, {})) {}
+
 LoadedObject::LoadedObject(std::unique_ptr<Image> image) : image_(std::move(image)) {}
 LoadedObject::~LoadedObject() = default;
 

@@ -9,7 +9,10 @@
 #include <memory>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <string_view>
+
+#include "ir/error.h"
 
 namespace fermata {
 
@@ -18,14 +21,14 @@ struct ObjectError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Nothing is wrong with the object; the system has no memory for it.
-struct NoMemoryForObject : ObjectError {
-  using ObjectError::ObjectError;
+/// Nothing is wrong with the object; the system has no memory for it. FM3001.
+struct NoMemoryForObject : OutOfMemoryError {
+  explicit NoMemoryForObject(const std::string& what);
 };
 
 class LoadedObject {
  public:
-  /// Copies, relocates and protects. Throws ObjectError.
+  /// Copies, relocates and protects. Throws ObjectError or NoMemoryForObject.
   static std::shared_ptr<const LoadedObject> load(std::string_view object);
   ~LoadedObject();
   LoadedObject(const LoadedObject&) = delete;

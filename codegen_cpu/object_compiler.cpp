@@ -11,7 +11,7 @@ std::vector<ObjectCode> compile_objects(const Kernel& kernel, std::string_view t
   JitCompiler& compiler = JitCompiler::instance();
   std::vector<ObjectCode> objects;
   objects.push_back({0, compiler.object_for(kernel, nullptr, target, {.streamed = 0, .wide = true})});
-  const StreamedStores streamable = LoadedExecutable(objects.front().bytes).streamable();
+  const StreamedStores streamable = JitCompiler::streamable(objects.front().bytes);
   if (streamable != 0)
     objects.push_back(
         {streamable, compiler.object_for(kernel, nullptr, target, {.streamed = streamable, .wide = true})});

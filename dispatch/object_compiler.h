@@ -22,7 +22,7 @@ struct ObjectCompiler {
   /// The target of this machine.
   std::string_view (*own_target)() = nullptr;
   /// Compiles a kernel optimized for speed; the variant without streaming stores comes first. UnsupportedError FM2101
-  /// if it cannot be compiled.
+  /// if it cannot be compiled, OutOfMemoryError FM3001.
   std::vector<ObjectCode> (*compile)(const Kernel& kernel, std::string_view target) = nullptr;
 };
 

@@ -75,8 +75,6 @@ void CpuProgram::load_kernels() {
     try {
       executables.push_back(std::make_shared<const ShippedExecutable>(object, deserialize_kernel(kernel.description),
                                                                       std::move(variants)));
-    } catch (const NoMemoryForObject& error) {
-      throw OutOfMemoryError(3001, format_error(3001, "OutOfMemoryError", error.what(), {}, {}));
     } catch (const ObjectError& error) { throw_damaged(source_.path, error.what()); }
   }
   take_executables(executables);

@@ -24,7 +24,14 @@ const Executable& ShippedExecutable::variant_for(const KernelLaunch& launch, boo
   const std::lock_guard lock(mutex_);
   const auto at = std::ranges::find(variants_, streamed, &Loaded::streamed);
   if (at == variants_.end()) return *this;
-  if (at->executable == nullptr) at->executable = std::make_unique<const LoadedExecutable>(at->object);
+  if (at->executable == nullptr) {
+    try {
+      at->executable = std::make_unique<const LoadedExecutable>(at->object);
+    } catch (const std::exception&) {  // it would only have been faster
+      variants_.erase(at);
+      return *this;
+    }
+  }
   return *at->executable;
 }
 

@@ -3,9 +3,9 @@
 //
 // Every round runs the programs of tests/programs in both modes and in changing order, and compares their numbers with
 // those of the first round; then new structures, new sizes, a failing allocation and a run that is cancelled. It prints
-// a line of figures a minute. It fails if a number changes, or if what it needs of memory, file descriptors, threads,
-// mappings, plans or kernels rises over the second half of the rounds. Rounds and not minutes: on a machine that others
-// use too, an hour may hold ten rounds or a thousand.
+// a line of figures a minute. It fails if a number changes, if there are more plans or kernels than their limits, or if
+// what it needs of memory, file descriptors, threads or mappings rises over the second half of the rounds. Rounds and
+// not minutes: on a machine that others use too, an hour may hold ten rounds or a thousand.
 #include <fermata/cancel.h>
 #include <malloc.h>
 #include <unistd.h>
@@ -19,6 +19,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -49,8 +50,7 @@ struct Options {
 }
 
 struct Figures {
-  static constexpr std::array kNames{"RSS MiB", "live MiB", "fds",     "threads",
-                                     "maps",    "plans",    "kernels", "code KiB"};  // code after kernels: judge()
+  static constexpr std::array kNames{"RSS MiB", "live MiB", "fds", "threads", "maps", "plans", "kernels", "code KiB"};
   std::array<double, kNames.size()> values{};
   static Figures now() {
     std::error_code ignored;
@@ -119,6 +119,7 @@ class Soak {
       round();
       rounds_figures_.push_back(Figures::now());
       most.raise_to(rounds_figures_.back());
+      most_ever_.raise_to(rounds_figures_.back());
       if (seconds() - printed < line) continue;
       printed = seconds();
       std::printf("%9.2f %8llu %9llu", printed / 60, rounds_, programs_);
@@ -252,20 +253,34 @@ class Soak {
     return {median(most), median(slopes) * (kParts - 1)};
   }
 
+  /// Caches fill up, are emptied and are emptied by half, so that they have no trend: only their limits hold.
+  std::optional<double> limit_of(std::string_view figure) const {
+    if (figure == "plans") return static_cast<double>(options_.plans);
+    if (figure == "kernels") return static_cast<double>(options_.kernels);
+    return std::nullopt;
+  }
+
   void judge() {
     std::printf("%llu rounds, %llu programs\n", rounds_, programs_);
+    bool grows = false;
+    for (std::size_t i = 0; i < Figures::kNames.size(); ++i)
+      if (const std::optional<double> limit = limit_of(Figures::kNames[i])) {
+        const bool is_more = most_ever_.values[i] > *limit;
+        std::printf("%-9s at most %.0f, limit %.0f%s\n", Figures::kNames[i], most_ever_.values[i], *limit,
+                    is_more ? ": EXCEEDED" : "");
+        grows = grows || is_more;
+      }
+    if (grows) fail("a cache exceeds its limit");
     if (rounds_figures_.size() < 32) return;        // too few for a trend
     const bool is_sample = options_.seconds < 600;  // too short for caches to be full
-    bool grows = false;
     for (std::size_t i = 0; i < Figures::kNames.size(); ++i) {
       const std::string_view name = Figures::kNames[i];
+      if (limit_of(name)) continue;
       const Trend trend = trend_of(i);
       double most = trend.level * 0.05 + 4;
       if (name == "fds" || name == "threads") most = 1;
-      if (name == "plans") most = static_cast<double>(options_.plans) - trend.level;
-      const double full = static_cast<double>(options_.kernels);  // of which there is code
-      if (name == "kernels") most = full - trend.level;
-      if (name == "code KiB") most = trend.level * (full / std::max(1.0, trend_of(i - 1).level) - 1) + 4;
+      // Code of as many kernels as there may be, and all of it may be new since the caches were emptied.
+      if (name == "code KiB") most = trend.level;
       if (is_sample && (name == "RSS MiB" || name == "live MiB")) most = 256;
       if (is_sample && (name == "maps" || name == "code KiB")) continue;
       const bool is_more = trend.rise > most;
@@ -283,6 +298,7 @@ class Soak {
   unsigned long long rounds_ = 0, programs_ = 0;
   std::map<std::pair<std::string_view, fm::Mode>, fm::programs::Results> known_;
   std::vector<Figures> rounds_figures_;
+  Figures most_ever_;
 };
 
 }  // namespace
