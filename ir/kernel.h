@@ -36,13 +36,20 @@ inline constexpr std::int64_t kReductionBlock = 8192;
 /// combine(acc, item). One block: its result. More: total = combine(total, block) in order, from the identity.
 inline constexpr std::int64_t kColumnBlock = 128;
 
+/// Which half of the numbers along the vector axis an access is, if they are complex and lie one after the other: its
+/// stride along that axis is 2 elements, and the other half lies between.
+enum class Half : std::uint8_t { none, real, imaginary };
+
 /// A tensor argument of the loop nest.
 struct Access {
   DType dtype;                // in memory; bool is one byte, 0 or 1
   std::uint16_t axes = 0;     // bit d: the stride along domain axis d may be non-zero; clear bits are broadcast
   bool unit_stride = false;   // the stride along the vector axis is 1 element (only with its bit in `axes`)
   bool address_only = false;  // used only by Prim::offset: no pointer; strides give the offset
+  Half half = Half::none;     // only without the two above
   bool operator==(const Access&) const = default;
+  /// Whether neighbors along the vector axis are neighbors in memory, or nearly so.
+  bool is_in_order() const { return unit_stride || half != Half::none; }
 };
 
 /// A monoid with a state of one or more components. Each element contributes `lifted`; states merge by `combine`, whose

@@ -74,8 +74,11 @@ std::string to_string(const Kernel& kernel) {
   std::string text = fmt::format("kernel rank={} reduced={}\n", kernel.rank, axes_text(kernel.reduced));
   for (std::size_t i = 0; i < kernel.accesses.size(); ++i) {
     const Access& access = kernel.accesses[i];
-    text += fmt::format("  access {} : {} axes={}{}{}\n", i, name(access.dtype), axes_text(access.axes),
-                        access.unit_stride ? " unit" : "", access.address_only ? " address" : "");
+    text += fmt::format("  access {} : {} axes={}{}{}{}\n", i, name(access.dtype), axes_text(access.axes),
+                        access.unit_stride ? " unit" : "", access.address_only ? " address" : "",
+                        access.half == Half::real        ? " real"
+                        : access.half == Half::imaginary ? " imaginary"
+                                                         : "");
   }
   for (std::size_t i = 0; i < kernel.scalars.size(); ++i)
     text += fmt::format("  scalar {} : {}\n", i, name(kernel.scalars[i]));

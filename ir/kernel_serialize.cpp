@@ -162,7 +162,8 @@ std::string serialize(const Kernel& kernel) {
   out.list(kernel.accesses, [&](const Access& access) {
     out.number(static_cast<std::uint64_t>(access.dtype));
     out.number(access.axes);
-    out.number((access.unit_stride ? 1u : 0u) | (access.address_only ? 2u : 0u));
+    out.number((access.unit_stride ? 1u : 0u) | (access.address_only ? 2u : 0u) |
+               static_cast<unsigned>(access.half) << 2);
   });
   out.dtypes(kernel.scalars);
   out.program(kernel.program);
@@ -190,8 +191,10 @@ Kernel deserialize_kernel(std::string_view bytes) {
   kernel.reduced = static_cast<std::uint16_t>(in.below(1u << kernel.rank, "reduced axes"));
   in.list([&] {
     Access access{.dtype = in.dtype(), .axes = static_cast<std::uint16_t>(in.below(1u << kernel.rank, "axes"))};
-    const std::uint64_t flags = in.below(4, "flags");
+    constexpr std::uint64_t kHalves = 3;
+    const std::uint64_t flags = in.below(4 * kHalves, "flags");
     access.unit_stride = (flags & 1) != 0, access.address_only = (flags & 2) != 0;
+    access.half = static_cast<Half>(flags >> 2);
     kernel.accesses.push_back(access);
   });
   kernel.scalars = in.dtypes();

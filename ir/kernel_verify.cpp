@@ -166,6 +166,9 @@ void verify(const Kernel& kernel) {
     if (access.axes >> kernel.rank != 0) broken("access {} has axes beyond rank {}", i, kernel.rank);
     if (access.unit_stride && (access.axes >> (kernel.rank - 1) & 1) == 0)
       broken("access {} has unit stride along an axis that it is broadcast over", i);
+    if (access.half != Half::none && (access.unit_stride || access.address_only || !is_floating(access.dtype) ||
+                                      (access.axes >> (kernel.rank - 1) & 1) == 0))
+      broken("access {} is no half of complex numbers", i);
   }
   for (const DType t : kernel.scalars)
     if (!kStoredReal.has(t)) broken("a scalar has dtype {}", name(t));

@@ -27,6 +27,10 @@ Number expm1(Number z) {
   return {std::expm1(z.real()) * std::cos(z.imag()) - 2 * s * s, e * std::sin(z.imag())};
 }
 
+Number product(Number a, Number b) {
+  return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
+}
+
 Number pow(Number a, Number b) {
   if (b == 0.0) return 1;
   if (a == 0.0) return b.real() > 0 ? Number(0) : Number(HUGE_VAL, NAN);
@@ -43,7 +47,7 @@ Number unary(const GraphNode& node, Number z) {
     case Op::abs: return std::abs(z);
     case Op::angle: return std::arg(z);
     case Op::sign: return z == 0.0 ? z : z / std::abs(z);
-    case Op::square: return z * z;
+    case Op::square: return product(z, z);
     case Op::sqrt: return std::sqrt(z);
     case Op::rsqrt: return 1.0 / std::sqrt(z);
     case Op::reciprocal: return 1.0 / z;
@@ -80,7 +84,7 @@ Number binary(const GraphNode& node, Number a, Number b) {
   switch (node.op) {
     case Op::add: return a + b;
     case Op::subtract: return a - b;
-    case Op::multiply: return a * b;
+    case Op::multiply: return product(a, b);
     case Op::divide: return a / b;
     case Op::pow: return pow(a, b);
     case Op::equal: return a == b ? 1 : 0;

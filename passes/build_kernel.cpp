@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <bit>
 #include <unordered_map>
+#include <utility>
 
+#include "ir/complex_form.h"
 #include "ir/error.h"
 #include "ir/irregular_op.h"
 #include "passes/dimensions.h"
@@ -18,14 +20,16 @@ namespace {
 struct Instance {
   IndexMap map;
   std::vector<std::int32_t>
-      operands;               // per operand: >= 0 an instance (flat number), < 0: access -1 - k; scalars unused
-  ValueId result = kNoValue;  // in the scalar program, in the compute dtype
+      operands;                  // per operand: >= 0 an instance (flat number), < 0: access -1 - k; scalars unused
+  ValueId result = kNoValue;     // in the scalar program, in the compute dtype
+  ValueId imaginary = kNoValue;  // of a complex member, whose real part is the result
 };
 
 struct SymbolicAccess {
   KernelSource source;
   IndexMap map;
   DType dtype;
+  Half half;  // of a complex value there are two accesses, the real parts first
 };
 
 class KernelBuilder {
@@ -101,8 +105,7 @@ class KernelBuilder {
   std::int32_t reach(ValueId source, IndexMap map) {
     const auto member = member_.find(source);
     if (member == member_.end())
-      return -1 - static_cast<std::int32_t>(
-                      add_access(KernelSource::Kind::load, source, 0, std::move(map), g_.nodes[source].dtype));
+      return -1 - static_cast<std::int32_t>(add_accesses(KernelSource::Kind::load, source, map));
     auto& known = instances_of_[member->second];
     if (!group_.inlined[member->second]) return static_cast<std::int32_t>(known[0]);
     for (const std::uint32_t i : known)
@@ -115,13 +118,27 @@ class KernelBuilder {
     return a.axes == b.axes && a.reshaped == b.reshaped && a.reshape == b.reshape && a.path == b.path;
   }
 
-  std::size_t add_access(KernelSource::Kind kind, ValueId value, std::uint16_t mask, IndexMap map, DType dtype) {
+  std::size_t add_access(KernelSource::Kind kind, ValueId value, std::uint16_t mask, const IndexMap& map, DType dtype,
+                         Half half = Half::none) {
     for (std::size_t i = 0; i < accesses_.size() && kind != KernelSource::Kind::store; ++i) {
       const SymbolicAccess& a = accesses_[i];
-      if (a.source.kind == kind && a.source.value == value && a.source.mask == mask && same(a.map, map)) return i;
+      if (a.source.kind == kind && a.source.value == value && a.source.mask == mask && a.half == half &&
+          same(a.map, map))
+        return i;
     }
-    accesses_.push_back({{kind, value, mask, map.path}, map, dtype});
+    accesses_.push_back({{kind, value, mask, map.path}, map, dtype, half});
+    if (half != Half::none)
+      accesses_.back().source.path.push_back(
+          {PathStep::Kind::half, 0, static_cast<std::uint16_t>(half == Half::imaginary ? 1 : 0)});
     return accesses_.size() - 1;
+  }
+  /// Loads or stores of a value. Those of a complex one are added together; returns the first.
+  std::size_t add_accesses(KernelSource::Kind kind, ValueId value, const IndexMap& map) {
+    const DType dtype = g_.nodes[value].dtype;
+    if (!is_complex(dtype)) return add_access(kind, value, 0, map, dtype);
+    const std::size_t first = add_access(kind, value, 0, map, real_dtype(dtype), Half::real);
+    add_access(kind, value, 0, map, real_dtype(dtype), Half::imaginary);
+    return first;
   }
 
   // ---- The program
@@ -181,7 +198,37 @@ class KernelBuilder {
 
   void emit() {
     for (std::size_t i = 0; i < group_.members.size(); ++i)
-      for (const std::uint32_t j : instances_of_[i]) instances_[j].result = emit_node(group_.members[i], instances_[j]);
+      for (const std::uint32_t j : instances_of_[i]) {
+        Instance& at = instances_[j];
+        if (is_of_complex(g_, g_.nodes[group_.members[i]])) {
+          const Parts parts = emit_complex(group_.members[i], at);
+          at.result = parts.re, at.imaginary = parts.im;
+        } else {
+          at.result = emit_node(group_.members[i], at);
+        }
+      }
+  }
+
+  Parts parts(ValueId v, const Instance& at, std::size_t k) {
+    const GraphNode& n = g_.nodes[v];
+    if (n.operands[k].is_scalar()) return {scalar(v, n.operands[k].scalar, scalar_dtype(operand_dtype(g_, n)))};
+    const std::int32_t from = at.operands[k];
+    if (from < 0)
+      return {load(from), is_complex(g_.nodes[source_of(n.operands[k].value)].dtype) ? load(from - 1) : kNoValue};
+    const Instance& made = instances_[static_cast<std::size_t>(from)];
+    return {made.result, made.imaginary};
+  }
+  ValueId source_of(ValueId v) const {
+    while (is_view(g_.nodes[v].op)) v = g_.nodes[v].operands[0].value;
+    return v;
+  }
+  Parts emit_complex(ValueId v, const Instance& at) {
+    const GraphNode& n = g_.nodes[v];
+    std::vector<Parts> operands;
+    for (std::size_t k = 0; k < n.operands.size(); ++k) operands.push_back(parts(v, at, k));
+    const std::optional<Parts> made = append_complex(program(), n.op, operand_dtype(g_, n), n.dtype, operands);
+    if (!made) throw_internal("an op without a form of parts was fused");
+    return *made;
   }
 
   ValueId emit_node(ValueId v, const Instance& at) {
@@ -260,8 +307,11 @@ class KernelBuilder {
       IndexMap map = home.map;
       if (const Part part = part_of(program_, v); part.whole != kNoValue)
         for (AxisMap& a : map.axes) a.whole = a.whole && a.axis != static_cast<std::int8_t>(part.axis);
-      const std::size_t access = add_access(KernelSource::Kind::store, v, 0, map, g_.nodes[v].dtype);
-      built_.kernel.stores.push_back({static_cast<std::uint16_t>(access), convert(home.result, g_.nodes[v].dtype)});
+      const std::size_t access = add_accesses(KernelSource::Kind::store, v, map);
+      const DType dtype = real_dtype(g_.nodes[v].dtype);
+      built_.kernel.stores.push_back({static_cast<std::uint16_t>(access), convert(home.result, dtype)});
+      if (is_complex(g_.nodes[v].dtype))
+        built_.kernel.stores.push_back({static_cast<std::uint16_t>(access + 1), convert(home.imaginary, dtype)});
     }
   }
 
@@ -347,6 +397,9 @@ class KernelBuilder {
       if (rank_ > 0 && is_reduced(built_.axes[r].first)) k.reduced = static_cast<std::uint16_t>(k.reduced | 1u << r);
     for (const SymbolicAccess& a : accesses_) {
       k.accesses.push_back(lay_out_access(a));
+      Access& access = k.accesses.back();
+      if (a.half != Half::none && std::exchange(access.unit_stride, false) && (access.axes >> (k.rank - 1u) & 1u) != 0)
+        access.half = a.half;
       built_.sources.push_back(a.source);
     }
   }

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <optional>
 
+#include "ir/complex_form.h"
 #include "ir/error.h"
 #include "ir/ops/reduce.h"
 #include "passes/dimensions.h"
@@ -39,8 +40,10 @@ constexpr std::size_t kCheapPrims = 4;
 
 std::size_t prim_count(const Graph& g, ValueId v) {
   const GraphNode& n = g.nodes[v];
+  const DType operand = operand_dtype(g, n);
+  if (is_complex(operand) || is_complex(n.dtype)) return complex_form_size(n.op, operand, n.dtype);
   if (!is_pointwise(n.op)) return family(n.op) == Family::random ? 120 : 1;
-  return pointwise_formula(n.op, compute_dtype(operand_dtype(g, n))).program.size();
+  return pointwise_formula(n.op, compute_dtype(operand)).program.size();
 }
 
 struct Verdict {

@@ -11,6 +11,7 @@
 #include "dispatch/call_context.h"
 #include "dispatch/kernel_table.h"
 #include "dispatch/measured_choices.h"
+#include "ir/complex_form.h"
 #include "ir/error.h"
 #include "ir/ops/reduce.h"
 #include "ir/view.h"
@@ -70,13 +71,6 @@ struct ShapeArgs {
   }
 };
 
-/// Kernels are of real numbers: whatever has to do with complex ones runs as a call.
-bool is_of_complex(const Graph& g, const GraphNode& n) {
-  return is_complex(n.dtype) || std::ranges::any_of(n.operands, [&](const GraphOperand& o) {
-           return !o.is_scalar() && is_complex(g.nodes[o.value].dtype);
-         });
-}
-
 /// Whether a call may be chosen before the form that fuses, which counts as 0 like every variant without a cost. Its
 /// condition may hold for sizes that come later: then the step chooses.
 bool may_lose(const BackendCell& cell, const Graph& g, const GraphNode& n, DType operand) {
@@ -90,21 +84,25 @@ bool may_lose(const BackendCell& cell, const Graph& g, const GraphNode& n, DType
 std::size_t value_of(const Graph& g, const GraphNode& n) { return static_cast<std::size_t>(&n - g.nodes.data()); }
 
 /// Whether a node may become part of a kernel.
-bool emits(const Graph& g, const GraphNode& n, BackendKey key) {
-  const BackendCell* const cell = backend_cell(n.op, key);
-  return cell != nullptr && cell->emits.has(operand_dtype(g, n));
+bool emits(const Program& program, const GraphNode& n) {
+  const BackendCell* const cell = backend_cell(n.op, program.backend);
+  if (cell == nullptr) return false;
+  const DType operand = operand_dtype(program.graph, n);
+  if (!is_of_complex(program.graph, n)) return cell->emits.has(operand);
+  return program.capabilities.takes_halves && has_complex_form(n.op, operand, n.dtype);
 }
 
 /// What is made of each value of a graph.
 struct Uses {
   std::vector<std::int64_t> largest;  // elements of the largest value that is computed from it
   std::vector<bool> is_stored;        // an output, or a call reads it
-  Uses(const Graph& g, BackendKey key) : largest(g.nodes.size()), is_stored(g.nodes.size()) {
+  explicit Uses(const Program& program) : largest(program.graph.nodes.size()), is_stored(largest.size()) {
+    const Graph& g = program.graph;
     for (const ValueId v : g.outputs) is_stored[v] = true;
     for (std::size_t v = g.nodes.size(); v-- > 0;) {
       const GraphNode& n = g.nodes[v];
       const std::int64_t whole = std::max(largest[v], is_view(n.op) ? 0 : element_count(n.shape));
-      const bool stores = is_view(n.op) ? is_stored[v] : n.op != Op::input && !emits(g, n, key);
+      const bool stores = is_view(n.op) ? is_stored[v] : n.op != Op::input && !emits(program, n);
       for (const GraphOperand& o : n.operands) {
         if (o.is_scalar()) continue;
         largest[o.value] = std::max(largest[o.value], whole);
@@ -181,13 +179,16 @@ Choice choose(const Program& program, const GraphNode& n, const Uses& uses) {
   const bool compiles = program.form != PlanForm::calls && device != nullptr && device->can_compile(nullptr);
   // Kernels reduce at least one axis.
   const bool reduces_nothing = family(n.op) == Family::reduce && reduced_axes(n) == 0;
-  const bool emits =
-      cell != nullptr && compiles && cell->emits.has(operand) && !reduces_nothing && !is_of_complex(g, n);
+  const bool fuses = compiles && !reduces_nothing && emits(program, n);
   const bool is_better_called =
       program.capabilities.rows_in_vectors &&
       ((program.form != PlanForm::shipped && is_of_short_rows(g, n, uses)) || is_rearranged(program, n, uses));
-  c.form = emits && !is_better_called && !may_lose(*cell, g, n, operand) ? Form::emit : Form::call;
+  c.form = fuses && !is_better_called && !may_lose(*cell, g, n, operand) ? Form::emit : Form::call;
   if (cell == nullptr || !explains) return c;  // a call step chooses its kernel when it runs
+  if (fuses && is_of_complex(g, n)) {          // no variant of the table: the form is that of the parts
+    c.candidates = "parts (emit, fuses)";
+    if (c.form == Form::emit) c.winner = "parts";
+  }
   const KernelFunction* const kernel = n.context != 0 ? context_of(n.context).kernel : nullptr;
   const ShapeArgs shapes(g, n);
   const std::optional<MeasuredTimes> measured =
@@ -226,7 +227,7 @@ Choice choose(const Program& program, const GraphNode& n, const Uses& uses) {
 bool select(Program& program) {
   const Graph& g = program.graph;
   program.choices.clear();
-  const Uses uses(g, program.backend);
+  const Uses uses(program);
   for (const GraphNode& n : g.nodes) {
     if (n.op == Op::input)
       program.choices.push_back({Form::leaf, "", ""});

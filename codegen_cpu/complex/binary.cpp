@@ -1,5 +1,5 @@
-// Ops of two complex operands, `where`, parts and casts. Multiplication and division are those of <complex>, which
-// follow C99's Annex G. A host number is a real operand.
+// Ops of two complex operands, `where`, parts and casts. Division is that of <complex>, which follows C99's Annex G. A
+// host number is a real operand.
 #include <cmath>
 #include <limits>
 
@@ -149,7 +149,7 @@ void complex_cast_call(const CallArgs& args) {
 FERMATA_KERNELS(cpu) {
   FERMATA_COMPLEX(add, 2, a + b)
   FERMATA_COMPLEX(subtract, 2, a - b)
-  FERMATA_COMPLEX_LOOP(multiply, 3, a * b)
+  FERMATA_COMPLEX_LOOP(multiply, 3, product(a, b))
   FERMATA_COMPLEX_LOOP(divide, 10, a / b)
   FERMATA_COMPLEX(pow, 150, power(a, b))
   FERMATA_COMPLEX(equal, 2, a == b)

@@ -13,7 +13,6 @@ void put(Number z, float* to) { to[0] = z.real(), to[1] = z.imag(); }
 
 }  // namespace
 
-void exact_multiply(const float* a, const float* b, float* result) { put(number(a) * number(b), result); }
 void exact_divide(const float* a, const float* b, float* result) { put(number(a) / number(b), result); }
 void exact_exp(const float* a, const float*, float* result) { put(std::exp(number(a)), result); }
 void exact_log(const float* a, const float*, float* result) { put(std::log(number(a)), result); }

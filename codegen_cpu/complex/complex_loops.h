@@ -18,7 +18,6 @@ struct ComplexLoops {
 
 /// Computes one element by <complex>; `b` is null if there is one operand.
 using ExactComplex = void (*)(const float* a, const float* b, float* result);
-void exact_multiply(const float* a, const float* b, float* result);
 void exact_divide(const float* a, const float* b, float* result);
 void exact_exp(const float* a, const float* b, float* result);
 void exact_log(const float* a, const float* b, float* result);

@@ -92,7 +92,7 @@ FERMATA_KERNELS(cpu) {
   FERMATA_COMPLEX(conj, kCheap, std::conj(z))
   FERMATA_COMPLEX(real, kCheap, z.real())
   FERMATA_COMPLEX(imag, kCheap, z.imag())
-  FERMATA_COMPLEX(square, kCheap, z * z)
+  FERMATA_COMPLEX(square, kCheap, product(z, z))
   FERMATA_COMPLEX(sign, kRoot, sign(z))
   FERMATA_COMPLEX(sqrt, kRoot, std::sqrt(z))
   FERMATA_COMPLEX(rsqrt, kRoot, T(1) / std::sqrt(z))

@@ -78,8 +78,8 @@ Accesses::Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch, bool may
     for (unsigned axis = 0; axis < kernel.rank; ++axis) {
       if ((access.axes >> axis & 1u) == 0) continue;
       Value*& stride = strides_[a * kernel.rank + axis];
-      if (axis == vector_axis() && access.unit_stride)
-        stride = b.i64(unit);
+      if (axis == vector_axis() && access.is_in_order())
+        stride = b.i64(access.unit_stride ? unit : 2 * unit);
       else
         stride = b.CreateMul(entry(b, strides, a * kernel.rank + axis, b.getInt64Ty()), b.i64(unit));
     }
@@ -224,6 +224,7 @@ Value* Accesses::is_whole(const Span& span, unsigned vector) const {
 }
 
 Value* Accesses::load(unsigned access, Value* address, const Span& span, unsigned vector) const {
+  if (kernel_.accesses[access].half != Half::none) return load_half(access, address, span, vector);
   const DType dtype = kernel_.accesses[access].dtype;
   const bool adjacent = is_adjacent(access);
   const llvm::Align align(byte_size(dtype));

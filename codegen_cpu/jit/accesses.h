@@ -59,6 +59,8 @@ class Accesses {
   /// Loads or stores vector number `vector` of a span. Inactive lanes are unspecified.
   Value* load(unsigned access, Value* address, const Span& span, unsigned vector) const;
   void store(unsigned access, Value* address, const Span& span, unsigned vector, Value* value) const;
+  /// Stores both halves of complex numbers that lie one after the other; `access` is the one of the real parts.
+  void store_halves(unsigned access, Value* address, const Span& span, unsigned vector, Value* re, Value* im) const;
   /// Non-temporal store; requires unit stride, and all lanes active and aligned.
   void stream(unsigned access, Value* address, const Span& span, unsigned vector, Value* value) const;
   /// The number of elements from `index` on, at most `most`, up to one that is aligned for streaming.
@@ -107,6 +109,10 @@ class Accesses {
   Value* element_address(unsigned access, Value* address, const Span& span, unsigned vector) const;
   Value* load_by_lane(unsigned access, Value* first, Value* step, Value* count) const;
   void store_by_lane(unsigned access, Value* first, Value* step, Value* count, Value* memory) const;
+  Value* load_half(unsigned access, Value* address, const Span& span, unsigned vector) const;
+  Value* first_of_pair(unsigned access, Value* address, const Span& span, unsigned vector) const;
+  bool has_masked_pairs(unsigned access) const;
+  Values pair_masks(const Span& span, unsigned vector) const;
   Value* load_every_other(unsigned access, Value* first, Value* count) const;
   Value* skips_one(unsigned access) const;
   Value* lane_addresses(unsigned access, Value* first) const;

@@ -147,12 +147,25 @@ void Emission::element_stores(const KernelSchedule::Stage& stage, const Environm
                           evaluator.vector(env, value, v));
 }
 
+/// The builder of kernels adds both parts of a result one after the other.
+bool Emission::are_halves(std::uint16_t store, std::uint16_t next) const {
+  const std::uint16_t access = kernel.stores[store].access;
+  return next == store + 1 && kernel.stores[next].access == access + 1 && kernel.accesses[access].half == Half::real &&
+         kernel.accesses[access + 1u].half == Half::imaginary;
+}
+
 void Emission::store(const std::vector<std::uint16_t>& stores, const Environment& env, const Group& group) {
-  for (const std::uint16_t s : stores) {
+  for (std::size_t i = 0; i < stores.size(); ++i) {
+    const std::uint16_t s = stores[i];
     const CodeBuilder::LineScope line(b, evaluator.lines().store(s));
     const auto [access, value] = kernel.stores[s];
     Value* const address = group.addresses[access];
-    if (accesses.along_vector_axis(access)) {
+    if (i + 1 < stores.size() && are_halves(s, stores[i + 1])) {
+      const ValueId imaginary = kernel.stores[stores[++i]].value;
+      for (unsigned v = group.first; v < group.last; ++v)
+        accesses.store_halves(access, address, group.span, v, evaluator.vector(env, value, v),
+                              evaluator.vector(env, imaginary, v));
+    } else if (accesses.along_vector_axis(access)) {
       const bool streams = group.span.aligned && (streamed >> s & 1u) != 0;
       for (unsigned v = group.first; v < group.last; ++v) {
         Value* const vector = evaluator.vector(env, value, v);

@@ -68,6 +68,7 @@ struct Emission {
   /// Performs the stores of a stage for a group, including kept values.
   void element_stores(const KernelSchedule::Stage& stage, const Environment& env, const Group& group);
   /// Performs stores (indices into kernel.stores) for a group.
+  bool are_halves(std::uint16_t store, std::uint16_t next) const;
   void store(const std::vector<std::uint16_t>& stores, const Environment& env, const Group& group);
   const SpilledValues::Stage& kept_in(const KernelSchedule::Stage& stage) const;
   /// Sets up the values known at the start of a stage.

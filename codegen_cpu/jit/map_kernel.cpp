@@ -12,7 +12,7 @@ namespace {
 bool crosses_rows(const Kernel& kernel) {
   const unsigned vector_axis = kernel.rank - 1u;
   for (const Access& access : kernel.accesses)
-    if (!access.address_only && !access.unit_stride && access.axes >> vector_axis > 0 &&
+    if (!access.address_only && !access.is_in_order() && access.axes >> vector_axis > 0 &&
         access.axes != 1u << vector_axis)
       return true;
   return false;
@@ -42,7 +42,7 @@ std::vector<TurnedOperand> turned_operands(Emission& e) {
                                              [&](const Instr& i) { return i.prim == Prim::input && i.index == a; });
     const bool is_stored = std::ranges::any_of(e.kernel.stores, [&](const Store& s) { return s.access == a; });
     const auto both = 3u << (e.kernel.rank - 2u);
-    if (is_read && !is_stored && !access.unit_stride && (access.axes & both) == both && byte_size(access.dtype) == 4)
+    if (is_read && !is_stored && !access.is_in_order() && (access.axes & both) == both && byte_size(access.dtype) == 4)
       found.push_back({a, nullptr});
   }
   if (found.size() > kMostOperands) found.clear();

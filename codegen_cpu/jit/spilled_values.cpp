@@ -40,7 +40,7 @@ unsigned cost_of(const Kernel& kernel, const Instr& instr) {
     case Prim::constant:
     case Prim::scalar:
     case Prim::reduced: return 0;
-    case Prim::input: return kernel.accesses[instr.index].unit_stride ? registers : kByLane * registers;
+    case Prim::input: return kernel.accesses[instr.index].is_in_order() ? registers : kByLane * registers;
     case Prim::div:
     case Prim::rem:
     case Prim::sqrt: return (is_floating(instr.type) ? 1 : 3) * kDivision * registers;

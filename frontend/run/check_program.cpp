@@ -200,6 +200,12 @@ class Check {
         --r;
         continue;
       }
+      if (step.kind == PathStep::Kind::half) {
+        require(is_complex(p_.records[plan_.slots[source.slot].record].dtype) && step.mask < 2 &&
+                    &step == &source.path.back(),
+                "a part of what is not complex");
+        continue;
+      }
       require(step.record < p_.records.size(), "the record of a view does not exist");
       const ProgramRecord& record = p_.records[step.record];
       if (step.kind == PathStep::Kind::after || step.kind == PathStep::Kind::part)
@@ -212,6 +218,17 @@ class Check {
       r = rank(step.record);
     }
     return r;
+  }
+  static bool is_half(const PlanSource& source) {
+    return !source.path.empty() && source.path.back().kind == PathStep::Kind::half;
+  }
+  static bool takes_half(const PlanSource& source, Half half) {
+    return is_half(source) && (source.path.back().mask == 1) == (half == Half::imaginary);
+  }
+  /// Of the elements that a kernel sees.
+  DType dtype_of(const PlanSource& source) const {
+    const DType whole = p_.records[plan_.slots[source.slot].record].dtype;
+    return is_half(source) ? real_dtype(whole) : whole;
   }
   void require_written(std::uint32_t slot) const {
     const PlanSlot::Kind kind = plan_.slots[slot].kind;
@@ -237,8 +254,10 @@ class Check {
       const PlanSlot& slot = (check_source(step.sources[i]), plan_.slots[step.sources[i].slot]);
       require(check_source(step.sources[i]) == domain, "an operand has another rank than its kernel");
       const bool has_memory = slot.kind != PlanSlot::Kind::position;
-      require(k.accesses[i].address_only || (has_memory && p_.records[slot.record].dtype == k.accesses[i].dtype),
+      require(k.accesses[i].address_only || (has_memory && dtype_of(step.sources[i]) == k.accesses[i].dtype),
               "an operand has another dtype than its kernel");
+      require(k.accesses[i].half == Half::none || takes_half(step.sources[i], k.accesses[i].half),
+              "an operand is not the part that its kernel reads");
       require(step.element_bytes[i] == (has_memory ? byte_size(k.accesses[i].dtype) : 0),
               "the operands of a step are invalid");
     }

@@ -78,7 +78,7 @@ template <class S> void transfer(S& stream, Plan& x) {
 template <class E> inline constexpr E last_of = E::of_an_enumeration_that_has_no_last;
 template <> inline constexpr NumberExpression::Form last_of<NumberExpression::Form> =
     NumberExpression::Form::reciprocal_root;
-template <> inline constexpr PathStep::Kind last_of<PathStep::Kind> = PathStep::Kind::drop;
+template <> inline constexpr PathStep::Kind last_of<PathStep::Kind> = PathStep::Kind::half;
 template <> inline constexpr PlanSlot::Kind last_of<PlanSlot::Kind> = PlanSlot::Kind::position;
 template <> inline constexpr EpilogueForm last_of<EpilogueForm> = EpilogueForm::whole;
 template <> inline constexpr DType last_of<DType> = static_cast<DType>(kDTypeCount - 1);

@@ -75,6 +75,10 @@ BoundSource Binding::resolve(const PlanSource& source) const {
       case PathStep::Kind::after: leave_out(records[step.record]->sizes()[step.mask], step.mask, s); break;
       case PathStep::Kind::part: take_part(records[step.record]->sizes(), step.mask, s); break;
       case PathStep::Kind::drop: drop_axis(step.mask, s); break;
+      case PathStep::Kind::half:
+        for (std::int64_t& stride : s.strides) stride *= 2;
+        s.offset = 2 * s.offset + step.mask;
+        break;
     }
   }
   return s;

@@ -17,6 +17,7 @@ struct PathStep {
     after,    // leave out as many indices along axis `mask` as `record` has, from the first
     part,     // take as many along axis `mask` as `record` has
     drop,     // leave out axis `mask`, which has one element
+    half,     // the real parts of complex elements, or the imaginary ones if `mask` is 1: elements of half the size
   };
   Kind kind;
   std::uint32_t record = 0;

@@ -78,11 +78,9 @@ template <int N> auto is_finite(const Lanes<float, N>& x) {
 
 struct Multiply {
   static constexpr int N = kNarrow;
-  static constexpr ExactComplex kExact = &exact_multiply;
   static Parts<float, N> of(const Parts<float, N>& a, const Parts<float, N>& b) {
     return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
   }
-  static auto odd(const Parts<float, N>&, const Parts<float, N>& y) { return (y.re != y.re) & (y.im != y.im); }
 };
 
 /// In f64, where squares of f32 neither overflow nor underflow.
@@ -149,11 +147,13 @@ template <class F>
     else
       return F::of(a);
   }();
-  if (any(F::odd(a, y))) [[unlikely]] {
-    float x[2 * N], other[2 * N], result[2 * N];
-    store_parts(x, a), store_parts(other, b), store_parts(result, y);
-    mend<F>(x, other, result);
-    y = load_parts<N>(result);
+  if constexpr (requires { F::kExact; }) {
+    if (any(F::odd(a, y))) [[unlikely]] {
+      float x[2 * N], other[2 * N], result[2 * N];
+      store_parts(x, a), store_parts(other, b), store_parts(result, y);
+      mend<F>(x, other, result);
+      y = load_parts<N>(result);
+    }
   }
   store_parts(to, y);
 }

@@ -1,0 +1,97 @@
+// Complex numbers that lie one after the other: pairs of elements, read and written as two vectors and a shuffle.
+#include "codegen_cpu/jit/accesses.h"
+
+namespace fermata::jit {
+
+/// Where the pairs begin that hold the lanes of a vector.
+Value* Accesses::first_of_pair(unsigned access, Value* address, const Span& span, unsigned vector) const {
+  Value* const first = element_address(access, address, span, vector);
+  if (kernel_.accesses[access].half == Half::real) return first;
+  const auto bytes = static_cast<std::int64_t>(byte_size(kernel_.accesses[access].dtype));
+  return b_.CreateGEP(b_.getInt8Ty(), first, b_.i64(-bytes));
+}
+
+bool Accesses::has_masked_pairs(unsigned access) const {
+  return b_.isa().masks && byte_size(kernel_.accesses[access].dtype) * b_.lanes() >= 16;
+}
+
+/// Of the two vectors that hold the pairs of the active lanes.
+Values Accesses::pair_masks(const Span& span, unsigned vector) const {
+  Value* const left = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, count_of(span, vector), b_.i64(0));
+  return b_.masks_below(b_.CreateShl(left, 1), 2);
+}
+
+/// Two loads and a shuffle.
+Value* Accesses::load_half(unsigned access, Value* address, const Span& span, unsigned vector) const {
+  const DType dtype = kernel_.accesses[access].dtype;
+  const llvm::Align align(byte_size(dtype));
+  const unsigned lanes = b_.lanes();
+  Type *const element = memory_type(b_.getContext(), dtype, 1), *const type =
+                                                                    memory_type(b_.getContext(), dtype, lanes);
+  Value* const first = first_of_pair(access, address, span, vector);
+  llvm::SmallVector<int, 64> chosen;
+  for (unsigned lane = 0; lane < lanes; ++lane)
+    chosen.push_back(static_cast<int>(2 * lane + (kernel_.accesses[access].half == Half::real ? 0 : 1)));
+  const auto whole = [&] {
+    return b_.CreateShuffleVector(b_.CreateAlignedLoad(type, first, align),
+                                  b_.CreateAlignedLoad(type, b_.element(element, first, lanes), align), chosen);
+  };
+  if (span.masks.empty()) return whole();
+  const auto rest = [&]() -> Value* {
+    if (!has_masked_pairs(access))
+      return load_by_lane(access, element_address(access, address, span, vector), lane_step(access),
+                          count_of(span, vector));
+    const Values masks = pair_masks(span, vector);
+    Value* const zeros = llvm::Constant::getNullValue(type);
+    return b_.CreateShuffleVector(b_.CreateMaskedLoad(type, first, align, masks[0], zeros),
+                                  b_.CreateMaskedLoad(type, b_.element(element, first, lanes), align, masks[1], zeros),
+                                  chosen);
+  };
+  if (has_masked_pairs(access) || !span.may_branch) return rest();
+  return b_.either(
+      is_whole(span, vector), [&] { return Values{whole()}; }, [&] { return Values{rest()}; })[0];
+}
+
+void Accesses::store_halves(unsigned access, Value* address, const Span& span, unsigned vector, Value* re,
+                            Value* im) const {
+  const DType dtype = kernel_.accesses[access].dtype;
+  const llvm::Align align(byte_size(dtype));
+  const unsigned lanes = b_.lanes();
+  Type* const element = memory_type(b_.getContext(), dtype, 1);
+  Value* const first = element_address(access, address, span, vector);
+  Value* const second = b_.element(element, first, lanes);
+  const auto joined = [&](unsigned from) {
+    llvm::SmallVector<int, 64> order;
+    for (unsigned lane = from; lane < from + lanes; ++lane)
+      order.push_back(static_cast<int>(lane / 2 + (lane % 2 == 0 ? 0 : lanes)));
+    return b_.CreateShuffleVector(re, im, order);
+  };
+  const auto whole = [&] {
+    b_.CreateAlignedStore(joined(0), first, align);
+    b_.CreateAlignedStore(joined(lanes), second, align);
+  };
+  if (span.masks.empty()) return whole();
+  const auto rest = [&] {
+    if (has_masked_pairs(access)) {
+      const Values masks = pair_masks(span, vector);
+      b_.CreateMaskedStore(joined(0), first, align, masks[0]);
+      b_.CreateMaskedStore(joined(lanes), second, align, masks[1]);
+      return;
+    }
+    store_by_lane(access, first, lane_step(access), count_of(span, vector), re);
+    store_by_lane(access, b_.element(element, first, 1), lane_step(access), count_of(span, vector), im);
+  };
+  if (has_masked_pairs(access) || !span.may_branch) return rest();
+  b_.either(
+      is_whole(span, vector),
+      [&] {
+        whole();
+        return Values{};
+      },
+      [&] {
+        rest();
+        return Values{};
+      });
+}
+
+}  // namespace fermata::jit
