@@ -31,7 +31,12 @@ LaunchChecker::LaunchChecker(const Kernel& kernel, const jit::ObjectInfo& info, 
     std::vector<std::int64_t> strides(kernel.rank, 0);
     for (unsigned axis = 0; axis < kernel.rank; ++axis)
       if ((kernel.accesses[a].axes >> axis & 1u) != 0) strides[axis] = launch.strides[a * kernel.rank + axis];
-    reaches_.push_back(reach_of(points, strides, byte_size(kernel.accesses[a].dtype)));
+    const std::size_t bytes = byte_size(kernel.accesses[a].dtype);
+    reaches_.push_back(reach_of(points, strides, bytes));
+    Reach& reach = reaches_.back();
+    if (reach.begin == reach.end) continue;  // else pairs are read and written whole
+    if (kernel.accesses[a].half == Half::real) reach.end += static_cast<std::int64_t>(bytes);
+    if (kernel.accesses[a].half == Half::imaginary) reach.begin -= static_cast<std::int64_t>(bytes);
   }
   if (info.scratch_slots != 0) of_scratch_.end = static_cast<std::int64_t>(jit::scratch_bytes(info, launch));
   if (launch.partials != nullptr)

@@ -219,16 +219,13 @@ class Check {
     }
     return r;
   }
-  static bool is_half(const PlanSource& source) {
-    return !source.path.empty() && source.path.back().kind == PathStep::Kind::half;
-  }
   static bool takes_half(const PlanSource& source, Half half) {
-    return is_half(source) && (source.path.back().mask == 1) == (half == Half::imaginary);
+    return source.is_half() && (source.path.back().mask == 1) == (half == Half::imaginary);
   }
   /// Of the elements that a kernel sees.
   DType dtype_of(const PlanSource& source) const {
     const DType whole = p_.records[plan_.slots[source.slot].record].dtype;
-    return is_half(source) ? real_dtype(whole) : whole;
+    return source.is_half() ? real_dtype(whole) : whole;
   }
   void require_written(std::uint32_t slot) const {
     const PlanSlot::Kind kind = plan_.slots[slot].kind;

@@ -132,7 +132,7 @@ void BoundKernel::bind(const KernelStep& step, const Binding& binding) {
     addresses_.push_back(
         {step.sources[access].slot, source.offset * static_cast<std::int64_t>(step.element_bytes[access])});
     bytes_.push_back(static_cast<std::size_t>(element_count(binding.sizes_of_slot(step.sources[access].slot))) *
-                     step.element_bytes[access]);
+                     step.element_bytes[access] * (step.sources[access].is_half() ? 2 : 1));
   }
   pointers_.resize(addresses_.size());
 }

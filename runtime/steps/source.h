@@ -30,6 +30,8 @@ struct PlanSource {
   std::uint32_t slot = 0;
   std::vector<PathStep> path;
   bool operator==(const PlanSource&) const = default;
+  /// Whether these are the real or the imaginary parts of complex elements.
+  bool is_half() const { return !path.empty() && path.back().kind == PathStep::Kind::half; }
 };
 
 struct ScalarSource {
