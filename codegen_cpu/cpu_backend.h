@@ -8,7 +8,6 @@ namespace fermata {
 
 inline constexpr BackendCapabilities kCpuCapabilities{.launches_on_caller = true,
                                                       .rows_in_vectors = true,
-                                                      .takes_halves = true,
                                                       .turned_rows = kLongestTurnedRow,
                                                       .fewest_turned_rows = kFewestTurnedRows,
                                                       .overwrites_operands = true,

@@ -14,20 +14,20 @@ class ComplexForm {
   ComplexForm(ScalarProgram& program, DType operand, DType result)
       : program_(program), part_(real_dtype(is_complex(operand) ? operand : result)), result_(result) {}
 
-  std::optional<Parts> of(Op op, std::span<const Parts> x) {
-    const Parts a = x[0], b = op != Op::complex && x.size() > 1 ? complex(x[1]) : Parts{};
+  std::optional<ComplexValue> of(Op op, std::span<const ComplexValue> x) {
+    const ComplexValue a = x[0], b = op != Op::complex && x.size() > 1 ? complex(x[1]) : ComplexValue{};
     switch (op) {
       case Op::positive:
       case Op::copy: return a;
       case Op::negative:
-      case Op::round: return Parts{real(op, {a.re}), real(op, {a.im})};
-      case Op::conj: return Parts{a.re, real(Op::negative, {a.im})};
-      case Op::real: return Parts{a.re};
-      case Op::imag: return Parts{a.im};
+      case Op::round: return ComplexValue{real(op, {a.re}), real(op, {a.im})};
+      case Op::conj: return ComplexValue{a.re, real(Op::negative, {a.im})};
+      case Op::real: return ComplexValue{a.re};
+      case Op::imag: return ComplexValue{a.im};
       case Op::add:
       case Op::subtract: {
-        const Parts left = complex(a);
-        return Parts{real(op, {left.re, b.re}), real(op, {left.im, b.im})};
+        const ComplexValue left = complex(a);
+        return ComplexValue{real(op, {left.re, b.re}), real(op, {left.im, b.im})};
       }
       case Op::multiply: return product(complex(a), b);
       case Op::square: return product(a, a);
@@ -35,13 +35,13 @@ class ComplexForm {
       case Op::equal: return both(op, Op::logical_and, complex(a), b);
       case Op::not_equal: return both(op, Op::logical_or, complex(a), b);
       case Op::isnan:
-      case Op::isinf: return Parts{truth(Op::logical_or, real(op, {a.re}), real(op, {a.im}))};
-      case Op::isfinite: return Parts{truth(Op::logical_and, real(op, {a.re}), real(op, {a.im}))};
+      case Op::isinf: return ComplexValue{truth(Op::logical_or, real(op, {a.re}), real(op, {a.im}))};
+      case Op::isfinite: return ComplexValue{truth(Op::logical_and, real(op, {a.re}), real(op, {a.im}))};
       case Op::where: {
-        const Parts c = complex(x[2]);
-        return Parts{real(op, {a.re, b.re, c.re}), real(op, {a.re, b.im, c.im})};
+        const ComplexValue c = complex(x[2]);
+        return ComplexValue{real(op, {a.re, b.re, c.re}), real(op, {a.re, b.im, c.im})};
       }
-      case Op::complex: return Parts{a.re, x[1].re};
+      case Op::complex: return ComplexValue{a.re, x[1].re};
       case Op::cast: return cast(a);
       default: return std::nullopt;
     }
@@ -62,26 +62,28 @@ class ComplexForm {
                              part_ == DType::f32 ? constant_bits(static_cast<float>(value)) : constant_bits(value));
   }
   /// A real operand has an imaginary part of 0.
-  Parts complex(Parts x) const { return x.im != kNoValue ? x : Parts{convert(x.re, part_), constant(0)}; }
+  ComplexValue complex(ComplexValue x) const {
+    return x.im != kNoValue ? x : ComplexValue{convert(x.re, part_), constant(0)};
+  }
 
   /// As in the textbook: products of infinite numbers are what their parts give.
-  Parts product(Parts a, Parts b) const {
+  ComplexValue product(ComplexValue a, ComplexValue b) const {
     return {real(Op::subtract, {real(Op::multiply, {a.re, b.re}), real(Op::multiply, {a.im, b.im})}),
             real(Op::add, {real(Op::multiply, {a.re, b.im}), real(Op::multiply, {a.im, b.re})})};
   }
-  Parts both(Op op, Op join, Parts a, Parts b) const {
+  ComplexValue both(Op op, Op join, ComplexValue a, ComplexValue b) const {
     return {truth(join, real(op, {a.re, b.re}), real(op, {a.im, b.im}))};
   }
   /// In f64, where squares of f32 neither overflow nor underflow; infinite if a part is.
-  std::optional<Parts> magnitude(Parts z) const {
+  std::optional<ComplexValue> magnitude(ComplexValue z) const {
     if (part_ != DType::f32) return std::nullopt;
     const auto square = [&](ValueId v) { return of_dtype(Op::square, DType::f64, {convert(v, DType::f64)}); };
     const ValueId sum = of_dtype(Op::add, DType::f64, {square(z.re), square(z.im)});
     const ValueId size = convert(of_dtype(Op::sqrt, DType::f64, {sum}), DType::f32);
     const ValueId is_infinite = truth(Op::logical_or, real(Op::isinf, {z.re}), real(Op::isinf, {z.im}));
-    return Parts{real(Op::where, {is_infinite, constant(std::numeric_limits<double>::infinity()), size})};
+    return ComplexValue{real(Op::where, {is_infinite, constant(std::numeric_limits<double>::infinity()), size})};
   }
-  Parts cast(Parts x) const {
+  ComplexValue cast(ComplexValue x) const {
     if (result_ == DType::boolean)
       return {
           truth(Op::logical_or, real(Op::not_equal, {x.re, constant(0)}), real(Op::not_equal, {x.im, constant(0)}))};
@@ -99,7 +101,7 @@ class ComplexForm {
 std::optional<std::size_t> size_of(Op op, DType operand, DType result) {
   ScalarProgram program;
   const std::size_t count = is_pointwise(op) ? info(op).operands : op == Op::complex ? 2 : 1;
-  std::vector<Parts> operands;
+  std::vector<ComplexValue> operands;
   std::uint16_t index = 0;
   const auto load = [&](DType t) {
     const ValueId v = program.add({.prim = Prim::input, .type = t, .index = index++});
@@ -127,10 +129,19 @@ bool is_of_complex(const Graph& graph, const GraphNode& node) {
 
 bool has_complex_form(Op op, DType operand, DType result) { return size_of(op, operand, result).has_value(); }
 
+DTypeSet complex_form_dtypes(Op op) {
+  DTypeSet dtypes;
+  for (const DType t : {DType::c64, DType::c128}) {
+    const DType operand = op == Op::complex ? real_dtype(t) : t;
+    if (has_complex_form(op, operand, t)) dtypes = dtypes | operand;
+  }
+  return dtypes;
+}
+
 std::size_t complex_form_size(Op op, DType operand, DType result) { return size_of(op, operand, result).value_or(1); }
 
-std::optional<Parts> append_complex(ScalarProgram& program, Op op, DType operand, DType result,
-                                    std::span<const Parts> operands) {
+std::optional<ComplexValue> append_complex(ScalarProgram& program, Op op, DType operand, DType result,
+                                           std::span<const ComplexValue> operands) {
   return ComplexForm(program, operand, result).of(op, operands);
 }
 

@@ -15,7 +15,7 @@
 namespace fermata {
 
 /// A value of either kind: a real one has no imaginary part.
-struct Parts {
+struct ComplexValue {
   ValueId re = kNoValue, im = kNoValue;
 };
 
@@ -23,11 +23,13 @@ struct Parts {
 bool is_of_complex(const Graph& graph, const GraphNode& node);
 /// Whether an op with complex operands or a complex result has this form.
 bool has_complex_form(Op op, DType operand, DType result);
+/// The operand dtypes with this form.
+DTypeSet complex_form_dtypes(Op op);
 /// How many primitives it is made of.
 std::size_t complex_form_size(Op op, DType operand, DType result);
 /// Appends it to a program. Real operands are in their compute dtype; of a cast in the one that they are computed in.
 /// nullopt if there is none.
-std::optional<Parts> append_complex(ScalarProgram& program, Op op, DType operand, DType result,
-                                    std::span<const Parts> operands);
+std::optional<ComplexValue> append_complex(ScalarProgram& program, Op op, DType operand, DType result,
+                                           std::span<const ComplexValue> operands);
 
 }  // namespace fermata

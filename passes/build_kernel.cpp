@@ -201,33 +201,31 @@ class KernelBuilder {
       for (const std::uint32_t j : instances_of_[i]) {
         Instance& at = instances_[j];
         if (is_of_complex(g_, g_.nodes[group_.members[i]])) {
-          const Parts parts = emit_complex(group_.members[i], at);
-          at.result = parts.re, at.imaginary = parts.im;
+          const ComplexValue made = emit_complex(group_.members[i], at);
+          at.result = made.re, at.imaginary = made.im;
         } else {
           at.result = emit_node(group_.members[i], at);
         }
       }
   }
 
-  Parts parts(ValueId v, const Instance& at, std::size_t k) {
+  ComplexValue complex_operand(ValueId v, const Instance& at, std::size_t k) {
     const GraphNode& n = g_.nodes[v];
     if (n.operands[k].is_scalar()) return {scalar(v, n.operands[k].scalar, scalar_dtype(operand_dtype(g_, n)))};
     const std::int32_t from = at.operands[k];
-    if (from < 0)
-      return {load(from), is_complex(g_.nodes[source_of(n.operands[k].value)].dtype) ? load(from - 1) : kNoValue};
+    if (from < 0) {
+      const bool has_halves = accesses_[static_cast<std::size_t>(-1 - from)].half != Half::none;
+      return {load(from), has_halves ? load(from - 1) : kNoValue};
+    }
     const Instance& made = instances_[static_cast<std::size_t>(from)];
     return {made.result, made.imaginary};
   }
-  ValueId source_of(ValueId v) const {
-    while (is_view(g_.nodes[v].op)) v = g_.nodes[v].operands[0].value;
-    return v;
-  }
-  Parts emit_complex(ValueId v, const Instance& at) {
+  ComplexValue emit_complex(ValueId v, const Instance& at) {
     const GraphNode& n = g_.nodes[v];
-    std::vector<Parts> operands;
-    for (std::size_t k = 0; k < n.operands.size(); ++k) operands.push_back(parts(v, at, k));
-    const std::optional<Parts> made = append_complex(program(), n.op, operand_dtype(g_, n), n.dtype, operands);
-    if (!made) throw_internal("an op without a form of parts was fused");
+    std::vector<ComplexValue> operands;
+    for (std::size_t k = 0; k < n.operands.size(); ++k) operands.push_back(complex_operand(v, at, k));
+    const std::optional<ComplexValue> made = append_complex(program(), n.op, operand_dtype(g_, n), n.dtype, operands);
+    if (!made) throw_internal("an op without a complex form was fused");
     return *made;
   }
 

@@ -86,10 +86,12 @@ std::size_t value_of(const Graph& g, const GraphNode& n) { return static_cast<st
 /// Whether a node may become part of a kernel.
 bool emits(const Program& program, const GraphNode& n) {
   const BackendCell* const cell = backend_cell(n.op, program.backend);
-  if (cell == nullptr) return false;
   const DType operand = operand_dtype(program.graph, n);
-  if (!is_of_complex(program.graph, n)) return cell->emits.has(operand);
-  return program.capabilities.takes_halves && has_complex_form(n.op, operand, n.dtype);
+  if (cell == nullptr || !cell->emits.has(operand)) return false;
+  if (!is_of_complex(program.graph, n)) return true;
+  const bool is_of_real =
+      !is_complex(operand) && has_emit_form(n.op);  // a cast: real operands may lead to real results only
+  return has_complex_form(n.op, operand, n.dtype) && (!is_of_real || cell->emits.has(n.dtype));
 }
 
 /// What is made of each value of a graph.
@@ -185,10 +187,6 @@ Choice choose(const Program& program, const GraphNode& n, const Uses& uses) {
       ((program.form != PlanForm::shipped && is_of_short_rows(g, n, uses)) || is_rearranged(program, n, uses));
   c.form = fuses && !is_better_called && !may_lose(*cell, g, n, operand) ? Form::emit : Form::call;
   if (cell == nullptr || !explains) return c;  // a call step chooses its kernel when it runs
-  if (fuses && is_of_complex(g, n)) {          // no variant of the table: the form is that of the parts
-    c.candidates = "parts (emit, fuses)";
-    if (c.form == Form::emit) c.winner = "parts";
-  }
   const KernelFunction* const kernel = n.context != 0 ? context_of(n.context).kernel : nullptr;
   const ShapeArgs shapes(g, n);
   const std::optional<MeasuredTimes> measured =

@@ -15,8 +15,6 @@ struct BackendCapabilities {
   bool launches_on_caller = false;
   /// Kernels process rows in vectors, and lanes beyond the end of a row are wasted.
   bool rows_in_vectors = false;
-  /// Kernels read and write complex numbers as their parts.
-  bool takes_halves = false;
   /// Hot kernels process vectors of rows if rows have at most `turned_rows` elements and one axis has at least
   /// `fewest_turned_rows` rows; 0: never.
   std::int64_t turned_rows = 0, fewest_turned_rows = 0;

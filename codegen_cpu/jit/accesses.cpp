@@ -254,11 +254,13 @@ Value* Accesses::load(unsigned access, Value* address, const Span& span, unsigne
     const auto gathered = [&] {
       return Values{b_.CreateMaskedGather(type, lane_addresses(access, first), align, mask, zeros)};
     };
-    memory = adjacent
-                 ? b_.CreateMaskedLoad(type, first, align, mask, zeros)
-                 : b_.either(
-                       skips_one(access),
-                       [&] { return Values{load_every_other(access, first, count_of(span, vector))}; }, gathered)[0];
+    memory =
+        adjacent
+            ? b_.CreateMaskedLoad(type, first, align, mask, zeros)
+            : b_.either(
+                  skips_one(access),
+                  [&] { return Values{load_every_other(access, first, 0, every_other_masks(count_of(span, vector)))}; },
+                  gathered)[0];
   } else {
     memory = load_by_lane(access, first, lane_step(access), count_of(span, vector));
   }
@@ -320,22 +322,29 @@ Value* Accesses::skips_one(unsigned access) const {
                          b_.i64(2 * static_cast<std::int64_t>(byte_size(kernel_.accesses[access].dtype))));
 }
 
-/// Two loads and a shuffle, where a gather is a load for each lane. Nothing behind the last lane is read.
-Value* Accesses::load_every_other(unsigned access, Value* first, Value* count) const {
+/// The first or second of each two elements from `first` on, by two loads and a shuffle, where a gather is a load for
+/// each lane. Without masks, both vectors exist.
+Value* Accesses::load_every_other(unsigned access, Value* first, unsigned which, const Values& masks) const {
   const DType dtype = kernel_.accesses[access].dtype;
   const unsigned lanes = b_.lanes();
   Type* const type = memory_type(b_.getContext(), dtype, lanes);
   Value* const zeros = llvm::Constant::getNullValue(type);
   const llvm::Align align(byte_size(dtype));
-  Value* const elements = count == nullptr ? b_.i64(2 * lanes - 1) : b_.CreateSub(b_.CreateShl(count, 1), b_.i64(1));
-  const Values masks = b_.masks_below(b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, elements, b_.i64(0)), 2);
-  const auto part = [&](unsigned which) {
-    Value* const begin = b_.element(memory_type(b_.getContext(), dtype, 1), first, std::uint64_t{which} * lanes);
-    return b_.CreateMaskedLoad(type, begin, align, masks[which], zeros);
+  const auto part = [&](unsigned number) -> Value* {
+    Value* const begin = b_.element(memory_type(b_.getContext(), dtype, 1), first, std::uint64_t{number} * lanes);
+    if (masks.empty()) return b_.CreateAlignedLoad(type, begin, align);
+    return b_.CreateMaskedLoad(type, begin, align, masks[number], zeros);
   };
-  llvm::SmallVector<int, 64> even;
-  for (unsigned lane = 0; lane < lanes; ++lane) even.push_back(static_cast<int>(2 * lane));
-  return b_.CreateShuffleVector(part(0), part(1), even);
+  llvm::SmallVector<int, 64> chosen;
+  for (unsigned lane = 0; lane < lanes; ++lane) chosen.push_back(static_cast<int>(2 * lane + which));
+  return b_.CreateShuffleVector(part(0), part(1), chosen);
+}
+
+/// Of two vectors that hold every other element for the lanes: nothing behind the last of them is read.
+Values Accesses::every_other_masks(Value* count) const {
+  Value* const elements =
+      count == nullptr ? b_.i64(2 * b_.lanes() - 1) : b_.CreateSub(b_.CreateShl(count, 1), b_.i64(1));
+  return b_.masks_below(b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, elements, b_.i64(0)), 2);
 }
 
 void Accesses::prefetch(Value* first, std::uint64_t bytes) const {

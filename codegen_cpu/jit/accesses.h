@@ -113,7 +113,8 @@ class Accesses {
   Value* first_of_pair(unsigned access, Value* address, const Span& span, unsigned vector) const;
   bool has_masked_pairs(unsigned access) const;
   Values pair_masks(const Span& span, unsigned vector) const;
-  Value* load_every_other(unsigned access, Value* first, Value* count) const;
+  Value* load_every_other(unsigned access, Value* first, unsigned which, const Values& masks) const;
+  Values every_other_masks(Value* count) const;
   Value* skips_one(unsigned access) const;
   Value* lane_addresses(unsigned access, Value* first) const;
   Value* lane_step(unsigned access) const;

@@ -21,31 +21,15 @@ Values Accesses::pair_masks(const Span& span, unsigned vector) const {
   return b_.masks_below(b_.CreateShl(left, 1), 2);
 }
 
-/// Two loads and a shuffle.
 Value* Accesses::load_half(unsigned access, Value* address, const Span& span, unsigned vector) const {
-  const DType dtype = kernel_.accesses[access].dtype;
-  const llvm::Align align(byte_size(dtype));
-  const unsigned lanes = b_.lanes();
-  Type *const element = memory_type(b_.getContext(), dtype, 1), *const type =
-                                                                    memory_type(b_.getContext(), dtype, lanes);
   Value* const first = first_of_pair(access, address, span, vector);
-  llvm::SmallVector<int, 64> chosen;
-  for (unsigned lane = 0; lane < lanes; ++lane)
-    chosen.push_back(static_cast<int>(2 * lane + (kernel_.accesses[access].half == Half::real ? 0 : 1)));
-  const auto whole = [&] {
-    return b_.CreateShuffleVector(b_.CreateAlignedLoad(type, first, align),
-                                  b_.CreateAlignedLoad(type, b_.element(element, first, lanes), align), chosen);
-  };
+  const unsigned which = kernel_.accesses[access].half == Half::real ? 0 : 1;
+  const auto whole = [&] { return load_every_other(access, first, which, {}); };
   if (span.masks.empty()) return whole();
-  const auto rest = [&]() -> Value* {
-    if (!has_masked_pairs(access))
-      return load_by_lane(access, element_address(access, address, span, vector), lane_step(access),
-                          count_of(span, vector));
-    const Values masks = pair_masks(span, vector);
-    Value* const zeros = llvm::Constant::getNullValue(type);
-    return b_.CreateShuffleVector(b_.CreateMaskedLoad(type, first, align, masks[0], zeros),
-                                  b_.CreateMaskedLoad(type, b_.element(element, first, lanes), align, masks[1], zeros),
-                                  chosen);
+  const auto rest = [&] {
+    return has_masked_pairs(access) ? load_every_other(access, first, which, pair_masks(span, vector))
+                                    : load_by_lane(access, element_address(access, address, span, vector),
+                                                   lane_step(access), count_of(span, vector));
   };
   if (has_masked_pairs(access) || !span.may_branch) return rest();
   return b_.either(

@@ -48,13 +48,14 @@ void replace_by_sevens(Library& m, const std::string& op, const TensorType& type
 
 TEST(OneTable, AKernelThatReplacesABuiltInOneRunsInEveryMode) {
   const Tensor x = values({0.5f, -1, 2, 3}), square = values({1, 2, 3, 4}).reshape({2, 2}).sync(),
-               mask = (x > 0).sync();
+               mask = (x > 0).sync(), z = complex(x, 1 - x).sync();
   struct Case {
     const char* op;
     TensorType type;
     TestProgram program;
   };
-  const TensorType four{DType::f32, {4}}, none{DType::f32, {}}, two{DType::f32, {2, 2}}, eight{DType::f32, {8}};
+  const TensorType four{DType::f32, {4}}, none{DType::f32, {}}, two{DType::f32, {2, 2}}, eight{DType::f32, {8}},
+      four_complex{DType::c64, {4}};
   const Case cases[] = {
       {"tanh", four, [=] { return std::vector{tanh(x)}; }},
       {"add", four, [=] { return std::vector{x + x}; }},
@@ -73,6 +74,13 @@ TEST(OneTable, AKernelThatReplacesABuiltInOneRunsInEveryMode) {
       {"cast", {DType::i32, {4}}, [=] { return std::vector{astype(x, DType::i32)}; }},
       {"softmax", four, [=] { return std::vector{softmax(x, 0)}; }},
       {"mean", none, [=] { return std::vector{mean(x)}; }},
+      {"multiply", four_complex, [=] { return std::vector{real(z * z)}; }},
+      {"where", four_complex, [=] { return std::vector{real(where(mask, z, z))}; }},
+      {"complex", four_complex, [=] { return std::vector{real(complex(x, x))}; }},
+      {"cast", four_complex, [=] { return std::vector{real(astype(x, DType::c64))}; }},
+      {"conj", four_complex, [=] { return std::vector{real(conj(z))}; }},
+      {"abs", four, [=] { return std::vector{abs(z)}; }},
+      {"imag", four, [=] { return std::vector{imag(z)}; }},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.op);

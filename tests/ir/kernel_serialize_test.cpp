@@ -14,6 +14,10 @@ std::vector<Kernel> samples() {
     for (const std::uint16_t reduced : std::vector<std::uint16_t>{1, 2, 3})
       for (const DType t : {DType::f32, DType::f64, DType::i64})
         kernels.push_back(testing::reduce_kernel(op, t, reduced));
+  for (const Half half : {Half::real, Half::imaginary}) {
+    kernels.push_back(testing::map_kernel());
+    for (Access& access : kernels.back().accesses) access.unit_stride = false, access.half = half;
+  }
   return kernels;
 }
 

@@ -51,6 +51,12 @@ TEST(KernelVerify, Domain) {
       map, [](Kernel& k) { k.accesses[0].axes = 1; },
       "access 0 has unit stride along an axis that it is broadcast over");
   expect_broken(
+      map, [](Kernel& k) { k.accesses[0].half = Half::real; }, "access 0 is no half of complex numbers");
+  expect_broken(
+      map,
+      [](Kernel& k) { k.accesses[0].half = Half::real, k.accesses[0].unit_stride = false, k.accesses[0].axes = 1; },
+      "access 0 is no half of complex numbers");
+  expect_broken(
       map, [](Kernel& k) { k.accesses[0].dtype = DType::c64; }, "access 0 has dtype c64");
   expect_broken(
       map, [](Kernel& k) { k.scalars[0] = DType::qi8; }, "a scalar has dtype qi8");
