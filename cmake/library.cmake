@@ -75,8 +75,8 @@ if(TARGET fermata_run)
 endif()
 install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/fermata)
 install(EXPORT fermata NAMESPACE fermata:: FILE fermataTargets.cmake DESTINATION ${package})
-configure_package_config_file(cmake/fermataConfig.cmake.in ${PROJECT_BINARY_DIR}/fermataConfig.cmake
+configure_package_config_file(cmake/fermata-config.cmake.in ${PROJECT_BINARY_DIR}/fermata-config.cmake
   INSTALL_DESTINATION ${package})
-write_basic_package_version_file(${PROJECT_BINARY_DIR}/fermataConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${PROJECT_BINARY_DIR}/fermataConfig.cmake ${PROJECT_BINARY_DIR}/fermataConfigVersion.cmake
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/fermata-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/fermata-config.cmake ${PROJECT_BINARY_DIR}/fermata-config-version.cmake
   DESTINATION ${package})
