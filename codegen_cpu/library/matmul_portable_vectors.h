@@ -84,12 +84,11 @@ inline Vector<typename S::Sum> first_lanes(const typename S::Element* from, std:
 }
 
 /// sums[r] = sum over p of x[r, p] y[p] for a few rows of x. Element p goes to chain p % 64; chains are merged by
-/// halves. `ask` says where the next elements lie; `may_pass`: a vector may be read that begins within y and ends
-/// beyond it. Of several rows, some chains of all are done together, then the next ones: so each element of y is loaded
-/// once.
-template <class S, int kRows, class Ask> inline void dots(const typename S::Sum* x, std::int64_t x_row,
-                                                          const typename S::Element* y, std::int64_t k, bool may_pass,
-                                                          const Ask& ask, typename S::Sum* sums) {
+/// halves. Lines that lie `ahead` elements later are fetched, if it is not negative; `may_pass`: a vector may be read
+/// that begins within y and ends beyond it. Of several rows, some chains of all are done together, then the next ones:
+/// so each element of y is loaded once.
+template <class S, int kRows> void dots(const typename S::Sum* x, std::int64_t x_row, const typename S::Element* y,
+                                        std::int64_t k, bool may_pass, std::int64_t ahead, typename S::Sum* sums) {
   using T = typename S::Sum;
   using V = Vector<T>;
   constexpr int kVectors = kHalvesChains / kLanes<T>, kTogether = kRows == 1 || kVectors < 4 ? kVectors : 4;
@@ -115,7 +114,9 @@ template <class S, int kRows, class Ask> inline void dots(const typename S::Sum*
       }
     };
     for (std::int64_t p = 0; p < whole; p += kHalvesChains) {
-      if (first == 0) ask(y + p);
+      if (first == 0 && ahead >= 0)
+        for (std::int64_t i = 0; i < kHalvesChains; i += kLine / static_cast<std::int64_t>(sizeof(*y)))
+          __builtin_prefetch(y + p + ahead + i);
       add(
           x + p, [&](int v) __attribute__((always_inline)) { return line_at<S>(y + p + v * kLanes<T>); });
     }
@@ -146,11 +147,7 @@ void multiply_by_halves(const PortableVectorProduct& v, const typename S::Sum* x
   using E = typename S::Element;
   constexpr std::int64_t kElement = sizeof(E), kNear = (16 << 10) / kElement;
   const bool is_dense = v.matrix_column <= v.k + kLine;
-  const std::int64_t ahead = is_dense ? kAhead / kElement : 0;
-  const auto ask = [ahead](const E* from) __attribute__((always_inline)) {
-    for (std::int64_t i = 0; i < kHalvesChains; i += kLine / kElement) __builtin_prefetch(from + ahead + i);
-  };
-  const auto has_it = [](const E*) {};
+  const std::int64_t ahead_of_first = is_dense ? kAhead / kElement : 0;
   const std::int64_t together = v.vectors <= 3 ? v.columns : kNear / v.k > 1 ? kNear / v.k : 1;
   for (std::int64_t begin = 0; begin < v.columns; begin += together) {
     const std::int64_t end = smaller(begin + together, v.columns);
@@ -159,19 +156,14 @@ void multiply_by_halves(const PortableVectorProduct& v, const typename S::Sum* x
       for (std::int64_t j = begin; j < end; ++j) {
         const E* const y = static_cast<const E*>(v.matrix) + j * v.matrix_column;
         const bool may_pass = j + 1 < v.columns && v.matrix_column >= kLanes<T>;  // into the next column
+        const std::int64_t ahead = r == 0 ? ahead_of_first : -1;  // later vectors find the columns in the cache
         T sums[3];
-        const auto add = [&](const auto& asks) __attribute__((always_inline)) {
-          if (rows == 1)
-            dots<S, 1>(x + r * x_row, x_row, y, v.k, may_pass, asks, sums);
-          else if (rows == 2)
-            dots<S, 2>(x + r * x_row, x_row, y, v.k, may_pass, asks, sums);
-          else
-            dots<S, 3>(x + r * x_row, x_row, y, v.k, may_pass, asks, sums);
-        };
-        if (r == 0)
-          add(ask);
+        if (rows == 1)
+          dots<S, 1>(x + r * x_row, x_row, y, v.k, may_pass, ahead, sums);
+        else if (rows == 2)
+          dots<S, 2>(x + r * x_row, x_row, y, v.k, may_pass, ahead, sums);
         else
-          add(has_it);
+          dots<S, 3>(x + r * x_row, x_row, y, v.k, may_pass, ahead, sums);
         for (std::int64_t i = 0; i < rows; ++i)
           static_cast<E*>(v.out)[(r + i) * v.out_vector + j * v.out_column] = S::narrow(sums[i]);
       }
