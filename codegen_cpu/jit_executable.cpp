@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "codegen_cpu/jit_compiler.h"
+#include "codegen_cpu/joined_rows.h"
 #include "codegen_cpu/loader.h"
 #include "codegen_cpu/turned_rows.h"
 #include "dispatch/kernel_cache.h"
@@ -28,12 +29,17 @@ class VariableExecutable final : public LoadedExecutable {
       : LoadedExecutable(bytes, KernelNameScope::current()),
         kernel_(kernel),
         turned_(turned_kernel(kernel)),
+        joined_(joined_kernel(kernel)),
         target_(target),
         name_(KernelNameScope::current()) {}
 
   const Executable& variant_for(const KernelLaunch& launch, bool may_stream) const override {
     std::int64_t points = 1;
     for (unsigned axis = 0; axis < kernel_.rank; ++axis) points *= launch.sizes[axis];
+    if (joined_ && has_rows_to_join(kernel_, launch)) {
+      if (const Executable* const joined = variants_->joined.load(std::memory_order_acquire)) return *joined;
+      return is_worth_widening(points) ? variant({.streamed = 0, .wide = true, .joined = true}) : *this;
+    }
     if (turned_ && has_short_rows(kernel_, launch)) {
       if (const Executable* const turned = variants_->turned.load(std::memory_order_acquire)) return *turned;
       // A block of a short row costs what one does that fills all lanes, and turned nearly nothing of that.
@@ -88,7 +94,7 @@ class VariableExecutable final : public LoadedExecutable {
   /// Code that is on the disk; else null, and compiling begins in the background: the bits are the same meanwhile.
   std::shared_ptr<const Executable> found_or_started(const JitVariant& wanted) const {
     JitCompiler& compiler = JitCompiler::instance();
-    const Kernel& kernel = wanted.turned ? *turned_ : kernel_;
+    const Kernel& kernel = wanted.turned ? *turned_ : wanted.joined ? *joined_ : kernel_;
     if (!target_.empty() || thread_count() == 1)
       return of_kernel(kernel_, wanted, compiled(kernel, name_of(wanted), target_, wanted));
     try {
@@ -108,14 +114,17 @@ class VariableExecutable final : public LoadedExecutable {
 
   static std::shared_ptr<const Executable> of_kernel(const Kernel& kernel, const JitVariant& variant,
                                                      std::shared_ptr<const Executable> made) {
-    return variant.turned && made != nullptr ? turned_executable(kernel, std::move(made)) : made;
+    if (made == nullptr) return nullptr;
+    if (variant.turned) return turned_executable(kernel, std::move(made));
+    return variant.joined ? joined_executable(kernel, std::move(made)) : made;
   }
 
   std::string name_of(const JitVariant& variant) const {
     return name_ +
-           (variant.turned ? "_turned"
-            : variant.wide ? "_wide"
-                           : "") +
+           (variant.turned   ? "_turned"
+            : variant.joined ? "_joined"
+            : variant.wide   ? "_wide"
+                             : "") +
            (variant.streamed != 0 ? "_streamed" : "");
   }
 
@@ -134,14 +143,15 @@ class VariableExecutable final : public LoadedExecutable {
     std::mutex mutex;
     std::map<JitVariant, std::shared_ptr<const Executable>> ready;  // null: being compiled, or failed
     std::atomic<const Executable*> wide{nullptr};                   // the one that does not stream, once it is there
-    std::atomic<const Executable*> turned{nullptr};
+    std::atomic<const Executable*> turned{nullptr}, joined{nullptr};
     void keep(const JitVariant& variant, std::shared_ptr<const Executable> made) {
-      if (variant.streamed == 0) (variant.turned ? turned : wide).store(made.get(), std::memory_order_release);
+      auto& first = variant.turned ? turned : variant.joined ? joined : wide;
+      if (variant.streamed == 0) first.store(made.get(), std::memory_order_release);
       ready[variant] = std::move(made);
     }
   };
   const Kernel kernel_;
-  const std::optional<Kernel> turned_;
+  const std::optional<Kernel> turned_, joined_;
   const std::string target_, name_;
   const std::shared_ptr<Variants> variants_ = std::make_shared<Variants>();
   mutable std::atomic<std::int64_t> work_{0};  // operations so far

@@ -20,6 +20,7 @@ struct JitVariant {
   StreamedStores streamed = 0;
   bool wide = false;    // takes twice as long to compile, and runs faster, by a fifth where the program is long
   bool turned = false;  // of turned_kernel() (turned_rows.h)
+  bool joined = false;  // of joined_kernel() (joined_rows.h)
   auto operator<=>(const JitVariant&) const = default;
 };
 

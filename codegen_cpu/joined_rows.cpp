@@ -1,0 +1,239 @@
+// See joined_rows.h.
+#include "codegen_cpu/joined_rows.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "codegen_cpu/irregular/positions.h"
+
+namespace fermata {
+namespace {
+
+/// Buffers of a tile stay in the first-level cache.
+constexpr std::int64_t kTileBytes = 24 << 10, kMostElements = 4096;
+/// Rows along the innermost axis: fewer are not worth the calls for each.
+constexpr std::int64_t kFewestRows = 16;
+
+bool steps_along(const Kernel& kernel, const Access& access) { return (access.axes >> (kernel.rank - 1u) & 1u) != 0; }
+
+std::int64_t stride_of(const Kernel& kernel, const KernelLaunch& launch, std::size_t access, unsigned axis) {
+  return (kernel.accesses[access].axes >> axis & 1u) != 0 ? launch.strides[access * kernel.rank + axis] : 0;
+}
+
+/// How the elements of an operand follow those of the joined row.
+enum class Order : std::uint8_t {
+  one,          // a single element
+  in_order,     // each its own
+  each_row,     // the same row each time
+  one_per_row,  // one for each row
+  other
+};
+
+Order order_of(const Kernel& kernel, const KernelLaunch& launch, std::size_t access) {
+  const unsigned last = kernel.rank - 1u;
+  if (kernel.accesses[access].axes == 0) return Order::one;
+  if (!steps_along(kernel, kernel.accesses[access])) return Order::one_per_row;
+  if (stride_of(kernel, launch, access, last) != 1) return Order::other;
+  bool is_in_order = true, is_each_row = true;
+  std::int64_t before = launch.sizes[last];
+  for (unsigned axis = last; axis-- > 0;) {
+    if (launch.sizes[axis] == 1) continue;
+    const std::int64_t stride = stride_of(kernel, launch, access, axis);
+    is_in_order = is_in_order && stride == before, is_each_row = is_each_row && stride == 0;
+    before *= launch.sizes[axis];
+  }
+  return is_in_order ? Order::in_order : is_each_row ? Order::each_row : Order::other;
+}
+
+/// The innermost axis that counts several rows.
+unsigned innermost_rows(const Kernel& kernel, const KernelLaunch& launch) {
+  unsigned axis = kernel.rank - 2u;
+  while (axis > 0 && launch.sizes[axis] == 1) --axis;
+  return axis;
+}
+
+/// Each of `rows` elements `times` times. A row is written in steps of 16 bytes: what these write behind its end, the
+/// next rows write again; `to` has room for one step more than all.
+template <std::size_t kBytes>
+void repeat(char* to, const char* from, std::int64_t stride, std::int64_t rows, std::int64_t times) {
+  constexpr std::int64_t kStep = 16;
+  const std::int64_t row_bytes = times * static_cast<std::int64_t>(kBytes);
+  for (std::int64_t row = 0; row < rows; ++row, to += row_bytes, from += stride) {
+    char vector[kStep];
+    for (std::size_t i = 0; i < sizeof(vector); i += kBytes) std::memcpy(vector + i, from, kBytes);
+    for (std::int64_t i = 0; i < row_bytes; i += kStep) std::memcpy(to + i, vector, sizeof(vector));
+  }
+}
+
+void repeat_elements(std::size_t bytes, char* to, const char* from, std::int64_t stride, std::int64_t rows,
+                     std::int64_t times) {
+  switch (bytes) {
+    case 1: return repeat<1>(to, from, stride, rows, times);
+    case 2: return repeat<2>(to, from, stride, rows, times);
+    case 4: return repeat<4>(to, from, stride, rows, times);
+    default: return repeat<8>(to, from, stride, rows, times);
+  }
+}
+
+/// One launch, tile by tile.
+class JoinedLaunch {
+ public:
+  JoinedLaunch(const Kernel& kernel, const Executable& joined, const KernelLaunch& launch)
+      : kernel_(kernel),
+        joined_(joined),
+        launch_(launch),
+        columns_(launch.sizes[kernel.rank - 1u]),
+        rows_axis_(innermost_rows(kernel, launch)) {
+    std::int64_t row_bytes = 1;
+    for (std::size_t a = 0; a < kernel.accesses.size(); ++a) {
+      const Order order = order_of(kernel, launch, a);
+      orders_.push_back(order);
+      if (order == Order::each_row || order == Order::one_per_row) row_bytes += columns_ * bytes_of(a);
+    }
+    tile_ = std::max<std::int64_t>(1, std::min(kTileBytes / row_bytes, kMostElements / columns_));
+    pointers_.assign(launch.pointers, launch.pointers + kernel.accesses.size());
+  }
+
+  void run() {
+    const std::int64_t tile = std::min(tile_, launch_.row_end - launch_.row_begin);
+    std::vector<std::int64_t> places;
+    std::int64_t bytes = 0;
+    for (std::size_t a = 0; a < orders_.size(); ++a) {
+      places.push_back(bytes);
+      if (is_buffered(a)) bytes += (tile * columns_ * bytes_of(a) + 2 * kRoom - 1) / kRoom * kRoom;
+    }
+    const Scratch<char> buffers(bytes);
+    for (std::size_t a = 0; a < orders_.size(); ++a)
+      if (is_buffered(a)) pointers_[a] = buffers.data() + places[a];
+    for (std::size_t a = 0; a < orders_.size(); ++a)
+      if (orders_[a] == Order::each_row) fill_row(a, tile);
+    const std::vector<std::int64_t> strides(orders_.size(), 1), offsets(orders_.size(), 0);
+    for (std::int64_t row = launch_.row_begin; row < launch_.row_end; row += tile) {
+      const std::int64_t rows = std::min(tile, launch_.row_end - row), elements = rows * columns_;
+      for (std::size_t a = 0; a < orders_.size(); ++a) {
+        if (orders_[a] == Order::in_order) pointers_[a] = memory(a) + row * columns_ * bytes_of(a);
+        if (orders_[a] == Order::one_per_row) fill_elements(a, row, rows);
+      }
+      joined_.launch({.pointers = pointers_.data(),
+                      .sizes = &elements,
+                      .strides = strides.data(),
+                      .offsets = offsets.data(),
+                      .scalars = launch_.scalars,
+                      .row_begin = 0,
+                      .row_end = 1,
+                      .column_begin = 0,
+                      .column_end = elements});
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kRoom = 64;
+  std::int64_t bytes_of(std::size_t access) const {
+    return static_cast<std::int64_t>(byte_size(kernel_.accesses[access].dtype));
+  }
+  bool is_buffered(std::size_t access) const {
+    return orders_[access] == Order::each_row || orders_[access] == Order::one_per_row;
+  }
+  char* memory(std::size_t access) const { return static_cast<char*>(launch_.pointers[access]); }
+  char* buffer(std::size_t access) const { return static_cast<char*>(pointers_[access]); }
+
+  void fill_row(std::size_t access, std::int64_t rows) {
+    const auto bytes = static_cast<std::size_t>(columns_ * bytes_of(access));
+    char* to = buffer(access);
+    for (std::int64_t row = 0; row < rows; ++row, to += bytes) std::memcpy(to, memory(access), bytes);
+  }
+  void fill_elements(std::size_t access, std::int64_t row, std::int64_t rows) {
+    const std::int64_t run = launch_.sizes[rows_axis_], bytes = bytes_of(access);
+    const std::int64_t stride = stride_of(kernel_, launch_, access, rows_axis_) * bytes;
+    char* to = buffer(access);
+    for (std::int64_t done = 0; done < rows;) {
+      const std::int64_t count = std::min(rows - done, run - (row + done) % run);
+      repeat_elements(static_cast<std::size_t>(bytes), to, memory(access) + offset(access, row + done) * bytes, stride,
+                      count, columns_);
+      to += count * columns_ * bytes, done += count;
+    }
+  }
+  /// Of the first element of a row.
+  std::int64_t offset(std::size_t access, std::int64_t row) const {
+    std::int64_t offset = 0;
+    for (unsigned axis = kernel_.rank - 1u; axis-- > 0; row /= launch_.sizes[axis])
+      offset += row % launch_.sizes[axis] * stride_of(kernel_, launch_, access, axis);
+    return offset;
+  }
+
+  const Kernel& kernel_;
+  const Executable& joined_;
+  const KernelLaunch& launch_;
+  const std::int64_t columns_;
+  const unsigned rows_axis_;
+  std::int64_t tile_ = 1;  // rows
+  std::vector<Order> orders_;
+  std::vector<void*> pointers_;
+};
+
+class JoinedExecutable final : public Executable {
+ public:
+  JoinedExecutable(const Kernel& kernel, std::shared_ptr<const Executable> joined)
+      : kernel_(kernel), joined_(std::move(joined)) {}
+  void launch(const KernelLaunch& launch) const override { JoinedLaunch(kernel_, *joined_, launch).run(); }
+  std::size_t code_bytes() const override { return joined_->code_bytes(); }
+
+ private:
+  const Kernel kernel_;
+  const std::shared_ptr<const Executable> joined_;
+};
+
+}  // namespace
+
+std::optional<Kernel> joined_kernel(const Kernel& kernel) {
+  if (kernel.reduced != 0 || kernel.rank < 2) return std::nullopt;
+  const auto is_one_per_row = [&](const Access& a) { return a.axes != 0 && !steps_along(kernel, a); };
+  // Without one, neighboring axes are joined where a kernel is bound (runtime/steps/kernel_step.cpp).
+  if (std::ranges::none_of(kernel.accesses, is_one_per_row)) return std::nullopt;
+  for (const Access& access : kernel.accesses)
+    if (access.address_only || access.half != Half::none) return std::nullopt;
+  for (const Store& store : kernel.stores)
+    if (!steps_along(kernel, kernel.accesses[store.access])) return std::nullopt;
+  // The place of an element in a buffer is not its place in memory.
+  for (const Instr& instr : kernel.program.instrs())
+    if (instr.prim == Prim::offset) return std::nullopt;
+  Kernel joined = kernel;
+  joined.rank = 1;
+  for (Access& access : joined.accesses) {
+    access.unit_stride = access.axes != 0;
+    access.axes = access.axes != 0 ? 1 : 0;
+  }
+  return joined;
+}
+
+bool can_join_rows(const Kernel& kernel, const KernelLaunch& launch) {
+  const std::int64_t columns = launch.sizes[kernel.rank - 1u];
+  if (columns < 1 || launch.column_begin != 0 || launch.column_end != columns) return false;
+  for (std::size_t a = 0; a < kernel.accesses.size(); ++a)
+    if (order_of(kernel, launch, a) == Order::other) return false;
+  return std::ranges::all_of(kernel.stores,
+                             [&](const Store& s) { return order_of(kernel, launch, s.access) == Order::in_order; });
+}
+
+bool has_rows_to_join(const Kernel& kernel, const KernelLaunch& launch) {
+  constexpr std::size_t kFewPrimitives = 12;
+  constexpr std::int64_t kLeastRowBytes = 16;  // one step of repeat()
+  const std::int64_t columns = launch.sizes[kernel.rank - 1u];
+  if (columns > (kernel.program.size() > kFewPrimitives ? kLongestJoinedRow : kLongestJoinedRowOfFew)) return false;
+  if (launch.sizes[innermost_rows(kernel, launch)] < kFewestRows) return false;
+  for (const Access& access : kernel.accesses)
+    if (columns * static_cast<std::int64_t>(byte_size(access.dtype)) < kLeastRowBytes) return false;
+  // What is computed only from single elements and one row is better turned (turned_rows.h), or left as it is.
+  const bool reads_rows = std::ranges::any_of(kernel.program.instrs(), [&](const Instr& i) {
+    return i.prim == Prim::input && order_of(kernel, launch, i.index) == Order::in_order;
+  });
+  return reads_rows && can_join_rows(kernel, launch);
+}
+
+std::shared_ptr<const Executable> joined_executable(const Kernel& kernel, std::shared_ptr<const Executable> joined) {
+  return std::make_shared<JoinedExecutable>(kernel, std::move(joined));
+}
+
+}  // namespace fermata
