@@ -146,6 +146,8 @@ std::vector<Case> loop_kinds() {
       with("escape_40_steps_1M", normals({{1 << 20}, {1 << 20}}),
            [](const Tensors& in) { return Tensors{escape(in[0], in[1])}; }),
       of_normal("diffuse_16_sweeps_900", {900, 900}, &diffuse),
+      with("shifted_exp_400Kx10", normals({{400'000, 10}, {400'000, 1}}),
+           [](const Tensors& in) { return Tensors{fm::exp(in[0] - in[1])}; }),
       with("lstm_24_steps", normals({{24, 48, 80}, {80, 384}, {96, 384}, {384}}),
            [](const Tensors& in) {
              return Tensors{lstm({in[0], in[1] * 0.1, in[2] * 0.1, in[3]})};

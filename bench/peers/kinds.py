@@ -310,6 +310,9 @@ class LoopKinds:
             y, x = self.xp.where(inside, x * y * 2 + cy, y), self.xp.where(inside, following, x)
         return x * x + y * y
 
+    def shifted_exp(self, x, y):
+        return self.xp.exp(x - y)
+
     def inner(self, x):
         around = x[:-2, 1:-1] + x[2:, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:]
         return x[1:-1, 1:-1] * 0.2 + around * 0.2
@@ -499,6 +502,7 @@ LOOP_METHODS = {
     "complex_log_1M": "complex_log", "complex_angle_1M": "complex_angle", "complex_power_1M": "complex_power",
     "complex_sum_2M": "complex_sum", "spectra_2000x512": "spectra", "fft2_12x200x240": "fft2",
     "filter_60x6000": "filter", "escape_40_steps_1M": "escape", "diffuse_16_sweeps_900": "diffuse",
+    "shifted_exp_400Kx10": "shifted_exp",
     "lstm_24_steps": "lstm", "causal_attention_4x8x400x64": "causal_attention", "likelihood_400": "likelihood",
     "rotate_200Kx4": "rotate", "matvec_3000x48x40": "matvec", "take_half_200000x32": "take",
     "take_along_1_2000x1500": "take_along", "index_add_300000x8": "index_add", "count_4M": "count",
