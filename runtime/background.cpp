@@ -106,12 +106,27 @@ class Background {
   bool started_ = false, busy_ = false, ended_ = false;
 };
 
-std::atomic<Background*> current{nullptr};
+constinit std::atomic<Background*> current{nullptr};
 
-void end_current() { current.load()->end(); }
+void end_current() {
+  if (Background* const b = current.load()) b->end();
+}
 
-/// Ends before whatever was there when work was first given, such as a compiler that was loaded for it; and where the
-/// main thread has given work, before everything static, also what the work has made.
+/// What belongs to the main thread is destroyed before everything static, whichever thread has made that: a compiler
+/// that was loaded for work, and what the work itself has made.
+struct EndedByMainThread {
+  ~EndedByMainThread() {
+    if (gettid() == getpid()) end_current();
+  }
+};
+void end_with_this_thread() {
+  static constinit thread_local PerThread<EndedByMainThread> ended;
+  ended.get();
+}
+/// The main thread loads the library of most programs. It may never give work itself, and end while others' work runs.
+[[maybe_unused]] const bool ends_with_main_thread = (end_with_this_thread(), true);
+
+/// Where another thread ends the process, ends before whatever was there when work was first given.
 Background& background() {
   static const bool made = [] {
     current = new Background;
@@ -122,13 +137,7 @@ Background& background() {
     return true;
   }();
   static_cast<void>(made);
-  struct EndedByMainThread {
-    ~EndedByMainThread() {  // what belongs to the main thread is destroyed first
-      if (gettid() == getpid()) end_current();
-    }
-  };
-  static constinit thread_local PerThread<EndedByMainThread> ended;
-  ended.get();
+  end_with_this_thread();  // of a library that another thread has loaded
   return *current.load();
 }
 

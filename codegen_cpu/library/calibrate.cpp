@@ -240,6 +240,7 @@ void go_on(Progress p) {
   try {
     measure(p.done, p.rates);
   } catch (const std::exception&) {}  // for lack of memory: this figure stays as it was
+  join_background_at_exit();          // before what a library has made for the figure is destroyed
   ++p.done;
   DiskCache::instance().store(key_of_part(), kLabel, p.text());
   if (p.done == measurements()) return keep(p.rates);

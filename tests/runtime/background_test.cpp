@@ -61,6 +61,16 @@ TEST_F(Background, EndsBeforeWhatItsWorkHasMade) {
   }
 }
 
+TEST_F(Background, EndsWithAMainThreadThatGaveNoWork) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto exit_at_once = [] {
+    std::thread([] { run_beside(make_and_use); }).join();
+    while (!has_begun) std::this_thread::yield();
+    std::exit(0);
+  };
+  EXPECT_EXIT(exit_at_once(), ::testing::ExitedWithCode(0), "");
+}
+
 TEST_F(Background, NobodyWaitsForIt) {
   set_thread_count(2);
   std::atomic<bool> may_end{false}, ended{false};
