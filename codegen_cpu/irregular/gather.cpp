@@ -36,8 +36,8 @@ struct LanePlaces {
         stride(addressed.strides[axis]),
         size(addressed.sizes[axis]),
         count(args.inputs[1].sizes[axis]),
-        outer(offsets(args, addressed, 0, axis)),
-        inner(offsets(args, addressed, axis + 1, addressed.rank)),
+        outer(over_index(args, addressed), 0, axis),
+        inner(offsets_of(over_index(args, addressed), axis + 1, addressed.rank)),
         in_rows(is_same_along(args.inputs[1], axis + 1)),
         is_contiguous(is_in_order(args.inputs[1], addressed, axis + 1)) {}
 
@@ -45,17 +45,24 @@ struct LanePlaces {
   std::int64_t rows() const { return outer.size() * count; }
   const unsigned axis;
   const std::int64_t stride, size, count;
-  const Scratch<std::int64_t> outer, inner;
+  /// From one line to the next, where there is one; and cache lines of it to ask for with 16 of its positions, 0 where
+  /// not all of it will be used, or it is too long to stay in the first-level cache.
+  std::int64_t to_next_line(std::int64_t o) const { return o + 1 < outer.size() ? outer[o + 1] - outer[o] : 0; }
+  std::int64_t lines_ahead(std::size_t element_bytes) const {
+    constexpr std::int64_t kLine = 64, kMostLines = 512;
+    const std::int64_t lines = (size * static_cast<std::int64_t>(element_bytes) + kLine - 1) / kLine;
+    return stride == 1 && lines <= kMostLines && 4 * lines <= count ? (16 * lines + count - 1) / count : 0;
+  }
+  const Offsets outer;
+  const Scratch<std::int64_t> inner;
   const bool in_rows;        // one position for each row, not for each lane
   const bool is_contiguous;  // inner is 0, 1, 2, ...
 
  private:
   /// Those of the addressed tensor over the extents of the index.
-  static Scratch<std::int64_t> offsets(const CallArgs& args, const TensorView& addressed, unsigned begin,
-                                       unsigned end) {
-    TensorView part = addressed;
-    part.sizes = args.inputs[1].sizes;
-    return offsets_of(part, begin, end);
+  static TensorView over_index(const CallArgs& args, TensorView addressed) {
+    addressed.sizes = args.inputs[1].sizes;
+    return addressed;
   }
   static bool is_in_order(const TensorView& index, TensorView addressed, unsigned begin) {
     addressed.sizes = index.sizes;
@@ -115,6 +122,22 @@ template <class T> void gather_rows(const Lanes& lanes, const TensorView& x, con
                });
 }
 
+/// Elements of one line at given positions. The next line is asked for meanwhile, `ahead` cache lines for each 16
+/// elements: the processor sees no order in positions.
+template <class T> void gather_line(const T* from, const std::int64_t* positions, T* to, std::int64_t count,
+                                    const T* next, std::int64_t ahead) {
+  constexpr std::int64_t kStep = 16, kLine = 64 / static_cast<std::int64_t>(sizeof(T));
+  std::int64_t j = 0;
+  if (ahead > 0)
+    for (; j + kStep <= count; j += kStep, positions += kStep, to += kStep) {
+      for (std::int64_t line = 0; line < ahead; ++line, next += kLine) __builtin_prefetch(next);
+#pragma GCC unroll 16
+      for (std::int64_t k = 0; k < kStep; ++k) to[k] = from[positions[k]];
+    }
+#pragma GCC unroll 4
+  for (; j < count; ++j) *to++ = from[*positions++];
+}
+
 /// Where a row is one element and those of an outer place are few: elements [begin, begin + count).
 template <class T> void gather_short_lines(const LanePlaces& lanes, const T* x, T* out, const std::int64_t* positions,
                                            std::int64_t begin, std::int64_t count) {
@@ -136,6 +159,8 @@ template <class T> void gather_part(const LanePlaces& lanes, const T* x, T* out,
   if (width == 1 && lanes.count < kShortLine) return gather_short_lines(lanes, x, out, positions, begin, count);
   // Where a row is one element, those of one outer place follow each other.
   const std::int64_t run = width == 1 ? lanes.count : width;
+  constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t ahead = lanes.lines_ahead(sizeof(T));
   for (std::int64_t done = 0; done < count;) {
     const std::int64_t at = begin + done, first = at % run, n = std::min(run - first, count - done);
     const T* const from = x + lanes.outer[width == 1 ? at / run : at / run / lanes.count];
@@ -144,7 +169,7 @@ template <class T> void gather_part(const LanePlaces& lanes, const T* x, T* out,
     if (width > 1)
       for (std::int64_t j = 0; j < n; ++j) to[j] = from[p[j] * stride + lanes.inner[first + j]];
     else if (stride == 1)
-      for (std::int64_t j = 0; j < n; ++j) to[j] = from[p[j]];
+      gather_line(from, p, to, n, from + lanes.to_next_line(at / run) + first / 16 * ahead * kLine, ahead);
     else
       for (std::int64_t j = 0; j < n; ++j) to[j] = from[p[j] * stride];
     done += n;

@@ -9,16 +9,16 @@ namespace fermata {
 class LineStarts {
  public:
   LineStarts(const TensorView& view, unsigned axis)
-      : outer_(offsets_of(view, 0, axis)), inner_(offsets_of(view, axis + 1, view.rank)), stride_(view.strides[axis]) {}
+      : outer_(view, 0, axis), inner_(view, axis + 1, view.rank), stride_(view.strides[axis]) {}
   std::int64_t count() const { return outer_.size() * inner_.size(); }
   std::int64_t inner() const { return inner_.size(); }
   std::int64_t stride() const { return stride_; }
   std::int64_t operator[](std::int64_t line) const {
-    return outer_[line / inner_.size()] + inner_[line % inner_.size()];
+    return inner_.size() == 1 ? outer_[line] : outer_[line / inner_.size()] + inner_[line % inner_.size()];
   }
 
  private:
-  Scratch<std::int64_t> outer_, inner_;
+  Offsets outer_, inner_;
   std::int64_t stride_;
 };
 

@@ -72,6 +72,18 @@ class PositionReader {
 
 /// Offsets, in elements, of every combination of the axes [begin, end) of a view, in row-major order.
 Scratch<std::int64_t> offsets_of(const TensorView& view, unsigned begin, unsigned end);
+/// The same without a table where they are evenly spaced.
+class Offsets {
+ public:
+  Offsets(const TensorView& view, unsigned begin, unsigned end);
+  std::int64_t operator[](std::int64_t i) const { return step_ >= 0 ? i * step_ : table_[i]; }
+  std::int64_t size() const { return count_; }
+
+ private:
+  std::int64_t count_, step_;  // -1 where there is a table
+  Scratch<std::int64_t> table_;
+};
+
 /// True if offsets_of(view, begin, end) would be 0, 1, 2, ...
 bool is_contiguous(const TensorView& view, unsigned begin, unsigned end);
 

@@ -1,5 +1,7 @@
 // take: rows of x at given positions. One row of output per (outer, position); a row is the axes after the indexed one.
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <cstring>
 
 #include "codegen_cpu/irregular/irregular.h"
@@ -15,64 +17,89 @@ struct Element16 {
 
 struct Rows {
   GatherShape shape;
-  std::int64_t stride;  // of x along the indexed axis
-  const std::int64_t* positions;
-  const std::int64_t* outer;  // offsets in x
+  std::int64_t stride;        // of x along the indexed axis
+  const Offsets& outer;       // in x
   const std::int64_t* inner;  // offsets in x, or null where a row is contiguous
 };
 
 /// Rows that are shorter than this are copied by element: a call for each would take longer.
 constexpr std::int64_t kShortRow = 16;
+/// Positions that are read together, so that they stay in the first-level cache.
+constexpr std::int64_t kPart = 2048;
 
-template <class T> void take_rows(const Rows& r, const T* x, T* out, std::int64_t begin, std::int64_t end) {
-  const std::int64_t inner = r.shape.inner, positions = r.shape.positions, stride = r.stride;
-  while (begin < end) {
-    const std::int64_t first = begin % positions, count = std::min(positions - first, end - begin);
-    const T* const from = x + r.outer[begin / positions];
-    const std::int64_t* const at = r.positions + first;
-    T* to = out + begin * inner;
-    begin += count;
-    if (r.inner != nullptr) {
-      for (std::int64_t i = 0; i < count; ++i, to += inner)
-        for (std::int64_t j = 0; j < inner; ++j) to[j] = from[at[i] * stride + r.inner[j]];
-    } else if (inner == 1) {
+/// The rows of one outer place at `count` positions.
+template <class T> void take_rows(const Rows& r, const T* from, const std::int64_t* at, T* to, std::int64_t count) {
+  const std::int64_t inner = r.shape.inner, stride = r.stride;
+  if (r.inner != nullptr) {
+    for (std::int64_t i = 0; i < count; ++i, to += inner)
+      for (std::int64_t j = 0; j < inner; ++j) to[j] = from[at[i] * stride + r.inner[j]];
+  } else if (inner == 1) {
 #pragma GCC unroll 4  // so that it does not matter where the code of so short a loop lies
-      for (std::int64_t i = 0; i < count; ++i) to[i] = from[at[i] * stride];
-    } else if (inner < kShortRow) {
-      for (std::int64_t i = 0; i < count; ++i, to += inner)
-        for (std::int64_t j = 0; j < inner; ++j) to[j] = from[at[i] * stride + j];
-    } else {
-      for (std::int64_t i = 0; i < count; ++i, to += inner)
-        std::memcpy(to, from + at[i] * stride, static_cast<std::size_t>(inner) * sizeof(T));
-    }
+    for (std::int64_t i = 0; i < count; ++i) to[i] = from[at[i] * stride];
+  } else if (inner < kShortRow) {
+    for (std::int64_t i = 0; i < count; ++i, to += inner)
+      for (std::int64_t j = 0; j < inner; ++j) to[j] = from[at[i] * stride + j];
+  } else {
+    for (std::int64_t i = 0; i < count; ++i, to += inner)
+      std::memcpy(to, from + at[i] * stride, static_cast<std::size_t>(inner) * sizeof(T));
   }
 }
 
-template <class T> void take_all(const Rows& r, const TensorView& x, const TensorView& out) {
-  // A row starts with a cache miss; then 10 GB/s where it is contiguous.
+/// A row starts with a cache miss; then 10 GB/s where it is contiguous.
+template <class T> double ns_per_row(const Rows& r) {
   const double per_element = r.inner != nullptr ? 0.8 : 0.1 * sizeof(T);
-  parallel_for(0, r.shape.outer * r.shape.positions, 2 + static_cast<double>(r.shape.inner) * per_element,
-               [&](std::int64_t b, std::int64_t e) {
-                 take_rows(r, static_cast<const T*>(x.data), static_cast<T*>(out.data), b, e);
-               });
+  return 2 + static_cast<double>(r.shape.inner) * per_element;
 }
 
-/// Attributes [axis]. Negative positions count from the end; IndexError FM1204 before anything is written.
+/// Of one outer place: positions are read once, a part at a time. False where one is out of range.
+template <class T>
+bool take_once(const Rows& r, const PositionReader& positions, const TensorView& x, const TensorView& out) {
+  const T* const from = static_cast<const T*>(x.data) + r.outer[0];
+  std::atomic<bool> all_inside{true};
+  parallel_for(0, r.shape.positions, ns_per_row<T>(r), [&](std::int64_t b, std::int64_t e) {
+    std::int64_t room[kPart];
+    for (std::int64_t at = b; at < e; at += kPart) {
+      const std::int64_t count = std::min(kPart, e - at);
+      const std::int64_t* const part = positions.find(at, count, room);
+      if (part == nullptr) return all_inside.store(false);
+      take_rows(r, from, part, static_cast<T*>(out.data) + at * r.shape.inner, count);
+    }
+  });
+  return all_inside.load();
+}
+
+template <class T> void take_all(const CallArgs& args, const Rows& r, const TensorView& x, const TensorView& out) {
+  if (r.shape.outer == 1 && take_once<T>(r, PositionReader(args), x, out)) return;
+  const Positions positions = positions_of(args);
+  const std::int64_t count = r.shape.positions;
+  parallel_for(0, r.shape.outer * count, ns_per_row<T>(r), [&](std::int64_t b, std::int64_t e) {
+    while (b < e) {
+      const std::int64_t first = b % count, rows = std::min(count - first, e - b);
+      take_rows(r, static_cast<const T*>(x.data) + r.outer[b / count], positions.data() + first,
+                static_cast<T*>(out.data) + b * r.shape.inner, rows);
+      b += rows;
+    }
+  });
+}
+
+/// Attributes [axis]. Negative positions count from the end; IndexError FM1204 for the first one out of range.
 void take_call(const CallArgs& args) {
   const TensorView &x = args.inputs[0], &out = args.outputs[0];
-  const Positions positions = positions_of(args);
   const GatherShape shape = gather_shape(args);
-  if (shape.outer * shape.positions * shape.inner == 0) return;
+  if (shape.outer * shape.positions * shape.inner == 0) {
+    positions_of(args);  // for the error
+    return;
+  }
   const bool contiguous = is_contiguous(x, shape.axis + 1, x.rank);
-  const Scratch<std::int64_t> outer = offsets_of(x, 0, shape.axis);
+  const Offsets outer(x, 0, shape.axis);
   const Scratch<std::int64_t> inner = offsets_of(x, contiguous ? x.rank : shape.axis + 1, x.rank);
-  const Rows rows{shape, x.strides[shape.axis], positions.data(), outer.data(), contiguous ? nullptr : inner.data()};
+  const Rows rows{shape, x.strides[shape.axis], outer, contiguous ? nullptr : inner.data()};
   switch (byte_size(x.dtype)) {
-    case 1: return take_all<std::uint8_t>(rows, x, out);
-    case 2: return take_all<std::uint16_t>(rows, x, out);
-    case 4: return take_all<std::uint32_t>(rows, x, out);
-    case 8: return take_all<std::uint64_t>(rows, x, out);
-    default: return take_all<Element16>(rows, x, out);
+    case 1: return take_all<std::uint8_t>(args, rows, x, out);
+    case 2: return take_all<std::uint16_t>(args, rows, x, out);
+    case 4: return take_all<std::uint32_t>(args, rows, x, out);
+    case 8: return take_all<std::uint64_t>(args, rows, x, out);
+    default: return take_all<Element16>(args, rows, x, out);
   }
 }
 
