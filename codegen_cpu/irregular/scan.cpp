@@ -3,14 +3,17 @@
 // A line is taken in blocks: elements are combined within their block, and with what the blocks before came to. The
 // blocks have a fixed size, so the bits depend neither on threads nor on strides. Blocks of a line are chains of their
 // own, so several are scanned side by side. Threads share a long line: the totals of its blocks are computed first.
-// Neighboring lines run side by side where the axis is not the last one.
+// Neighboring lines run side by side where the axis is not the last one. Where grouping does not change the bits, dense
+// lines are scanned in vectors (scan_loops.h).
 #include <algorithm>
 #include <complex>
 
+#include "codegen_cpu/eager/eager.h"
 #include "codegen_cpu/irregular/dense_elements.h"
 #include "codegen_cpu/irregular/irregular.h"
 #include "codegen_cpu/irregular/lines.h"
 #include "codegen_cpu/irregular/narrow_float.h"
+#include "codegen_cpu/irregular/scan_loops.h"
 #include "ir/ops/ordering.h"
 #include "runtime/call_attributes.h"
 #include "runtime/thread_pool.h"
@@ -20,10 +23,12 @@ namespace {
 
 /// Elements of a block; and bytes of the sums of neighboring lines, which stay in the first-level cache.
 constexpr std::int64_t kBlock = 512, kColumnBytes = 8 << 10;
-/// Blocks side by side: their chains hide each other's latency.
+/// Blocks side by side, where they are not those of a vector: their chains hide each other's latency.
 constexpr std::int64_t kSide = 8;
 /// Elements from one of them to the next in scratch memory: blocks themselves lie a power of two apart.
 constexpr std::int64_t kSideStep = kBlock + 24;
+/// Lanes of the widest vector of floats.
+constexpr std::int64_t kMostSides = 16;
 
 template <class T> using WrappingOf = std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool>,
                                                          std::make_unsigned<T>, std::type_identity<T>>::type;
@@ -33,24 +38,32 @@ struct sum_step {
   template <class T> static T combine(T a, T b) {
     return static_cast<T>(static_cast<WrappingOf<T>>(a) + static_cast<WrappingOf<T>>(b));
   }
+  template <class T> static auto line_of(const ScanLoops<T>& loops) { return loops.sum_line; }
+  template <class T> static auto sides_of(const ScanLoops<T>& loops) { return loops.sum_sides; }
 };
 struct prod_step {
   template <class T> using Computes = WrappingOf<T>;
   template <class T> static T combine(T a, T b) {
     return static_cast<T>(static_cast<WrappingOf<T>>(a) * static_cast<WrappingOf<T>>(b));
   }
+  template <class T> static auto line_of(const ScanLoops<T>& loops) { return loops.prod_line; }
+  template <class T> static auto sides_of(const ScanLoops<T>& loops) { return loops.prod_sides; }
 };
 struct max_step {
   template <class T> using Computes = T;
   template <class T>
   requires std::is_arithmetic_v<T>
   static T combine(T a, T b) { return a != a ? a : a > b ? a : b; }  // b where that is NaN
+  template <class T> static auto line_of(const ScanLoops<T>& loops) { return loops.max_line; }
+  template <class T> static typename ScanLoops<T>::Sides sides_of(const ScanLoops<T>&) { return nullptr; }
 };
 struct min_step {
   template <class T> using Computes = T;
   template <class T>
   requires std::is_arithmetic_v<T>
   static T combine(T a, T b) { return a != a ? a : a < b ? a : b; }
+  template <class T> static auto line_of(const ScanLoops<T>& loops) { return loops.min_line; }
+  template <class T> static typename ScanLoops<T>::Sides sides_of(const ScanLoops<T>&) { return nullptr; }
 };
 
 /// Elements in memory and what they compute as.
@@ -70,6 +83,27 @@ struct Brain {
   static Bits store(float value) { return narrow_bfloat16(value); }
 };
 
+const ScanLoopTable& scan_loops() {
+#if defined(__x86_64__)
+  static const ScanLoopTable& best = eager::instruction_set() == "avx512" ? kScanLoopsAvx512
+                                     : eager::instruction_set() == "avx2" ? kScanLoopsAvx2
+                                                                          : kScanLoopsBaseline;
+  return best;
+#else
+  return kScanLoopsBaseline;
+#endif
+}
+/// Null where there are none for a dtype.
+template <class T> const ScanLoops<T>* loops_for() {
+  if constexpr (std::is_same_v<T, std::uint32_t>) return &scan_loops().u32;
+  if constexpr (std::is_same_v<T, std::uint64_t>) return &scan_loops().u64;
+  if constexpr (std::is_same_v<T, std::int32_t>) return &scan_loops().i32;
+  if constexpr (std::is_same_v<T, std::int64_t>) return &scan_loops().i64;
+  if constexpr (std::is_same_v<T, float>) return &scan_loops().f32;
+  if constexpr (std::is_same_v<T, double>) return &scan_loops().f64;
+  return nullptr;
+}
+
 template <class Step, class E> class Scan {
  public:
   using Bits = typename E::Bits;
@@ -81,19 +115,33 @@ template <class Step, class E> class Scan {
         from_(args.inputs[0], axis_),
         to_(args.outputs[0], axis_),
         x_(static_cast<const Bits*>(args.inputs[0].data)),
-        out_(static_cast<Bits*>(args.outputs[0].data)) {}
+        out_(static_cast<Bits*>(args.outputs[0].data)) {
+    if constexpr (std::is_same_v<Bits, T>)
+      if (const ScanLoops<T>* const loops = loops_for<T>(); loops != nullptr) {
+        if (from_.stride() == 1 && to_.stride() == 1) line_ = Step::line_of(*loops);
+        if (from_.stride() == 1) sides_ = Step::sides_of(*loops);
+        if (sides_ != nullptr) side_count_ = loops->sides;
+      }
+  }
 
   void run() {
     const std::int64_t threads = thread_count(), lines = to_.count();
     if (size_ == 0 || lines == 0) return;
     if (to_.inner() == 1) {
-      if (lines < threads && size_ >= 2 * threads * kSide * kBlock) {
-        for (std::int64_t line = 0; line < lines; ++line) share_line(line);
+      const bool is_shared = lines < threads && size_ >= 2 * threads * kSide * kBlock;
+      if (is_shared) {
+        for (std::int64_t line = 0; line < lines; ++line)
+          line_ != nullptr ? share_line_in_vectors(line) : share_line(line);
         return;
       }
+      if (has_lines_for_vectors()) return scan_side_by_side();
       parallel_for(0, lines, kNsPerElement * static_cast<double>(size_), [&](std::int64_t b, std::int64_t e) {
-        const Scratch<T> room(kSide * kSideStep);
-        for (std::int64_t line = b; line < e; ++line) scan_blocks(line, 0, blocks(), T{}, room.data());
+        const Scratch<T> room(line_ != nullptr ? 0 : side_count_ * kSideStep);
+        for (std::int64_t line = b; line < e; ++line)
+          if (line_ != nullptr)
+            scan_in_vectors(line, 0, size_, nullptr);
+          else
+            scan_blocks(line, 0, blocks(), T{}, room.data());
       });
       return;
     }
@@ -118,17 +166,79 @@ template <class Step, class E> class Scan {
 
   std::int64_t blocks() const { return (size_ + kBlock - 1) / kBlock; }
 
-  /// Blocks [begin, end) of a line; `before` is the total of the blocks before them. `inside` has room for kSide
-  /// blocks.
+  /// Elements [begin, end) of a dense line after `before`, if any; gives the last one.
+  T scan_in_vectors(std::int64_t line, std::int64_t begin, std::int64_t end, const T* before) const {
+    if constexpr (std::is_same_v<Bits, T>)
+      return line_(x_ + from_[line] + begin, out_ + to_[line] + begin, end - begin, before);
+    else
+      return T{};
+  }
+  /// One line on all threads.
+  void share_line_in_vectors(std::int64_t line) const {
+    constexpr std::int64_t kPart = std::int64_t{1} << 15;
+    const std::int64_t parts = (size_ + kPart - 1) / kPart;
+    const Scratch<T> totals(parts);
+    const double ns = kNsPerElement * static_cast<double>(kPart);
+    const auto for_parts = [&](std::int64_t first, auto use) {
+      parallel_for(first, parts, ns, [&](std::int64_t b, std::int64_t e) {
+        for (std::int64_t part = b; part < e; ++part) use(part, std::min(size_, (part + 1) * kPart));
+      });
+    };
+    for_parts(0, [&](std::int64_t part, std::int64_t end) {
+      totals[part] = scan_in_vectors(line, part * kPart, end, nullptr);
+    });
+    for (std::int64_t part = 1; part < parts; ++part) totals[part] = Step::combine(totals[part - 1], totals[part]);
+    for_parts(
+        1, [&](std::int64_t part, std::int64_t end) { scan_in_vectors(line, part * kPart, end, &totals[part - 1]); });
+  }
+
+  /// Whether the lines of a vector are scanned side by side, and not the blocks of a line.
+  bool has_lines_for_vectors() const {
+    return sides_ != nullptr && 2 * to_.count() >= side_count_ && blocks() < 4 * side_count_;
+  }
+  void scan_side_by_side() const {
+    const std::int64_t lines = to_.count(), groups = (lines + side_count_ - 1) / side_count_;
+    parallel_for(0, groups, kNsPerElement * static_cast<double>(size_ * side_count_),
+                 [&](std::int64_t b, std::int64_t e) {
+                   const Scratch<T> inside(side_count_ * kSideStep);
+                   for (std::int64_t group = b; group < e; ++group)
+                     scan_side_by_side(group * side_count_, lines, inside.data());
+                 });
+  }
+  /// Lines from `first` on. The last one is scanned again, to the same bits, where there are too few.
+  void scan_side_by_side(std::int64_t first, std::int64_t lines, T* inside) const {
+    const T* x[kMostSides];
+    T *to[kMostSides], before[kMostSides];
+    Bits* out[kMostSides];
+    for (std::int64_t side = 0; side < side_count_; ++side) {
+      const std::int64_t line = std::min(first + side, lines - 1);
+      x[side] = reinterpret_cast<const T*>(x_) + from_[line], out[side] = out_ + to_[line];
+    }
+    for (std::int64_t block = 0; block < blocks(); ++block) {
+      const std::int64_t length = std::min(kBlock, size_ - block * kBlock);
+      const bool in_place = block == 0 && to_.stride() == 1;
+      for (std::int64_t side = 0; side < side_count_; ++side)
+        to[side] = in_place ? reinterpret_cast<T*>(out[side]) : inside + side * kSideStep;
+      sides_(x, to, length);
+      for (std::int64_t side = 0; side < side_count_; ++side) {
+        const T sum = to[side][length - 1];
+        if (!in_place) store(to[side], length, block == 0, before[side], out[side]);
+        before[side] = block == 0 ? sum : Step::combine(before[side], sum);
+        x[side] += length, out[side] += length * to_.stride();
+      }
+    }
+  }
+
+  /// Blocks [begin, end) of a line; `before` is the total of the blocks before them. `inside` has room for as many
+  /// blocks as are scanned side by side.
   void scan_blocks(std::int64_t line, std::int64_t begin, std::int64_t end, T before, T* inside) const {
     const Bits* const x = x_ + from_[line];
     Bits* const out = out_ + to_[line];
     for (std::int64_t block = begin; block < end;) {
       std::int64_t count = 1;
-      if (end - block >= kSide && (block + kSide) * kBlock <= size_) {
-        count = kSide;
-        scan_inside(x + block * kBlock * from_.stride(),
-                    [inside](std::int64_t side, std::int64_t i, T sum) { inside[side * kSideStep + i] = sum; });
+      if (end - block >= side_count_ && (block + side_count_) * kBlock <= size_) {
+        count = side_count_;
+        scan_inside(x + block * kBlock * from_.stride(), inside);
       } else {
         scan_inside(x + block * kBlock * from_.stride(), std::min(kBlock, size_ - block * kBlock), inside);
       }
@@ -144,14 +254,22 @@ template <class Step, class E> class Scan {
     inside[0] = E::load(x[0]);
     for (std::int64_t i = 1; i < length; ++i) inside[i] = Step::combine(inside[i - 1], E::load(x[i * from_.stride()]));
   }
-  /// kSide whole blocks: use(block, i, sum) for each element, in order of i.
-  template <class Use> void scan_inside(const Bits* x, Use use) const {
+  /// Whole blocks side by side.
+  void scan_inside(const Bits* x, T* inside) const {
+    if (sides_ != nullptr) {
+      const T* from[kMostSides];
+      T* to[kMostSides];
+      for (std::int64_t side = 0; side < side_count_; ++side)
+        from[side] = reinterpret_cast<const T*>(x) + side * kBlock, to[side] = inside + side * kSideStep;
+      return sides_(from, to, kBlock);
+    }
     T sums[kSide];
     for (std::int64_t side = 0; side < kSide; ++side)
-      use(side, 0, sums[side] = E::load(x[side * kBlock * from_.stride()]));
+      inside[side * kSideStep] = sums[side] = E::load(x[side * kBlock * from_.stride()]);
     for (std::int64_t i = 1; i < kBlock; ++i)
       for (std::int64_t side = 0; side < kSide; ++side)
-        use(side, i, sums[side] = Step::combine(sums[side], E::load(x[(side * kBlock + i) * from_.stride()])));
+        inside[side * kSideStep + i] = sums[side] =
+            Step::combine(sums[side], E::load(x[(side * kBlock + i) * from_.stride()]));
   }
   void store(const T* inside, std::int64_t length, bool is_first, T before, Bits* out) const {
     if (is_first)
@@ -164,23 +282,26 @@ template <class Step, class E> class Scan {
 
   /// One line on all threads: each takes some groups of blocks.
   void share_line(std::int64_t line) const {
-    const std::int64_t groups = (blocks() + kSide - 1) / kSide;
-    const Scratch<T> totals((groups - 1) * kSide), before(groups);
-    const double ns = kNsPerElement * static_cast<double>(kSide * kBlock);
+    const std::int64_t groups = (blocks() + side_count_ - 1) / side_count_;
+    const Scratch<T> totals((groups - 1) * side_count_), before(groups);
+    const double ns = kNsPerElement * static_cast<double>(side_count_ * kBlock);
     parallel_for(0, groups - 1, ns, [&](std::int64_t b, std::int64_t e) {  // the last one is not needed
-      for (std::int64_t group = b; group < e; ++group)
-        scan_inside(x_ + from_[line] + group * kSide * kBlock * from_.stride(),
-                    [&](std::int64_t side, std::int64_t, T sum) { totals[group * kSide + side] = sum; });
+      const Scratch<T> room(side_count_ * kSideStep);
+      for (std::int64_t group = b; group < e; ++group) {
+        scan_inside(x_ + from_[line] + group * side_count_ * kBlock * from_.stride(), room.data());
+        for (std::int64_t side = 0; side < side_count_; ++side)
+          totals[group * side_count_ + side] = room[side * kSideStep + kBlock - 1];
+      }
     });
     T sum = totals[0];
     for (std::int64_t block = 1; block < totals.size(); ++block) {
-      if (block % kSide == 0) before[block / kSide] = sum;
+      if (block % side_count_ == 0) before[block / side_count_] = sum;
       sum = Step::combine(sum, totals[block]);
     }
     before[groups - 1] = sum;
     parallel_for(0, groups, ns, [&](std::int64_t b, std::int64_t e) {
-      const Scratch<T> room(kSide * kSideStep);
-      scan_blocks(line, b * kSide, std::min(e * kSide, blocks()), b == 0 ? T{} : before[b], room.data());
+      const Scratch<T> room(side_count_ * kSideStep);
+      scan_blocks(line, b * side_count_, std::min(e * side_count_, blocks()), b == 0 ? T{} : before[b], room.data());
     });
   }
 
@@ -223,6 +344,9 @@ template <class Step, class E> class Scan {
   LineStarts from_, to_;
   const Bits* x_;
   Bits* out_;
+  typename ScanLoops<T>::Line line_ = nullptr;    // where it gives the bits of the blocks
+  typename ScanLoops<T>::Sides sides_ = nullptr;  // of dense lines
+  std::int64_t side_count_ = kSide;
 };
 
 /// Attributes [axis].
