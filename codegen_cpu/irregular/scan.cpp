@@ -34,6 +34,7 @@ template <class T> using WrappingOf = std::conditional_t<std::is_integral_v<T> &
                                                          std::make_unsigned<T>, std::type_identity<T>>::type;
 /// Sums and products of signed and unsigned integers have the same bits, so one kernel does for both.
 struct sum_step {
+  static constexpr bool kCompares = false;
   template <class T> using Computes = WrappingOf<T>;
   template <class T> static T combine(T a, T b) {
     return static_cast<T>(static_cast<WrappingOf<T>>(a) + static_cast<WrappingOf<T>>(b));
@@ -42,6 +43,7 @@ struct sum_step {
   template <class T> static auto sides_of(const ScanLoops<T>& loops) { return loops.sum_sides; }
 };
 struct prod_step {
+  static constexpr bool kCompares = false;
   template <class T> using Computes = WrappingOf<T>;
   template <class T> static T combine(T a, T b) {
     return static_cast<T>(static_cast<WrappingOf<T>>(a) * static_cast<WrappingOf<T>>(b));
@@ -50,20 +52,20 @@ struct prod_step {
   template <class T> static auto sides_of(const ScanLoops<T>& loops) { return loops.prod_sides; }
 };
 struct max_step {
+  static constexpr bool kCompares = true;
   template <class T> using Computes = T;
   template <class T>
   requires std::is_arithmetic_v<T>
   static T combine(T a, T b) { return a != a ? a : a > b ? a : b; }  // b where that is NaN
   template <class T> static auto line_of(const ScanLoops<T>& loops) { return loops.max_line; }
-  template <class T> static typename ScanLoops<T>::Sides sides_of(const ScanLoops<T>&) { return nullptr; }
 };
 struct min_step {
+  static constexpr bool kCompares = true;
   template <class T> using Computes = T;
   template <class T>
   requires std::is_arithmetic_v<T>
   static T combine(T a, T b) { return a != a ? a : a < b ? a : b; }
   template <class T> static auto line_of(const ScanLoops<T>& loops) { return loops.min_line; }
-  template <class T> static typename ScanLoops<T>::Sides sides_of(const ScanLoops<T>&) { return nullptr; }
 };
 
 /// Elements in memory and what they compute as.
@@ -93,16 +95,18 @@ const ScanLoopTable& scan_loops() {
   return kScanLoopsBaseline;
 #endif
 }
-/// Null where there are none for a dtype.
-template <class T> const ScanLoops<T>* loops_for() {
-  if constexpr (std::is_same_v<T, std::uint32_t>) return &scan_loops().u32;
-  if constexpr (std::is_same_v<T, std::uint64_t>) return &scan_loops().u64;
-  if constexpr (std::is_same_v<T, std::int32_t>) return &scan_loops().i32;
-  if constexpr (std::is_same_v<T, std::int64_t>) return &scan_loops().i64;
-  if constexpr (std::is_same_v<T, float>) return &scan_loops().f32;
-  if constexpr (std::is_same_v<T, double>) return &scan_loops().f64;
-  return nullptr;
+template <class T> const ScanLoops<T>& loops_for() {
+  if constexpr (std::is_same_v<T, std::uint64_t>) return scan_loops().u64;
+  if constexpr (std::is_same_v<T, std::int32_t>) return scan_loops().i32;
+  if constexpr (std::is_same_v<T, std::int64_t>) return scan_loops().i64;
+  if constexpr (std::is_same_v<T, float>) return scan_loops().f32;
+  if constexpr (std::is_same_v<T, double>) return scan_loops().f64;
 }
+/// Whether there are loops over a line, and over lines side by side.
+template <class Step, class T> constexpr bool kHasLine =
+    Step::kCompares ? std::is_floating_point_v<T> || std::is_same_v<T, std::int32_t> || std::is_same_v<T, std::int64_t>
+                    : std::is_same_v<T, std::uint64_t>;
+template <class Step, class T> constexpr bool kHasSides = !Step::kCompares && std::is_floating_point_v<T>;
 
 template <class Step, class E> class Scan {
  public:
@@ -116,12 +120,10 @@ template <class Step, class E> class Scan {
         to_(args.outputs[0], axis_),
         x_(static_cast<const Bits*>(args.inputs[0].data)),
         out_(static_cast<Bits*>(args.outputs[0].data)) {
-    if constexpr (std::is_same_v<Bits, T>)
-      if (const ScanLoops<T>* const loops = loops_for<T>(); loops != nullptr) {
-        if (from_.stride() == 1 && to_.stride() == 1) line_ = Step::line_of(*loops);
-        if (from_.stride() == 1) sides_ = Step::sides_of(*loops);
-        if (sides_ != nullptr) side_count_ = loops->sides;
-      }
+    if constexpr (kLines)
+      if (from_.stride() == 1 && to_.stride() == 1) line_ = Step::line_of(loops_for<T>());
+    if constexpr (kSides)
+      if (from_.stride() == 1) sides_ = Step::sides_of(loops_for<T>()), side_count_ = loops_for<T>().sides;
   }
 
   void run() {
@@ -130,18 +132,14 @@ template <class Step, class E> class Scan {
     if (to_.inner() == 1) {
       const bool is_shared = lines < threads && size_ >= 2 * threads * kSide * kBlock;
       if (is_shared) {
-        for (std::int64_t line = 0; line < lines; ++line)
-          line_ != nullptr ? share_line_in_vectors(line) : share_line(line);
+        for (std::int64_t line = 0; line < lines; ++line) share_line(line);
         return;
       }
-      if (has_lines_for_vectors()) return scan_side_by_side();
+      if constexpr (kSides)
+        if (has_lines_for_vectors()) return scan_side_by_side();
       parallel_for(0, lines, kNsPerElement * static_cast<double>(size_), [&](std::int64_t b, std::int64_t e) {
         const Scratch<T> room(line_ != nullptr ? 0 : side_count_ * kSideStep);
-        for (std::int64_t line = b; line < e; ++line)
-          if (line_ != nullptr)
-            scan_in_vectors(line, 0, size_, nullptr);
-          else
-            scan_blocks(line, 0, blocks(), T{}, room.data());
+        for (std::int64_t line = b; line < e; ++line) scan_blocks(line, 0, blocks(), nullptr, room.data());
       });
       return;
     }
@@ -160,37 +158,13 @@ template <class Step, class E> class Scan {
   }
 
  private:
+  static constexpr bool kIsPlain = std::is_same_v<Bits, T>;
+  static constexpr bool kLines = kIsPlain && kHasLine<Step, T>, kSides = kIsPlain && kHasSides<Step, T>;
   static constexpr double kNsPerElement = 0.6;
   static constexpr std::int64_t kColumns = kColumnBytes / static_cast<std::int64_t>(sizeof(T)), kGranule = 64;
   static constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(Bits)), kAhead = 2;
 
   std::int64_t blocks() const { return (size_ + kBlock - 1) / kBlock; }
-
-  /// Elements [begin, end) of a dense line after `before`, if any; gives the last one.
-  T scan_in_vectors(std::int64_t line, std::int64_t begin, std::int64_t end, const T* before) const {
-    if constexpr (std::is_same_v<Bits, T>)
-      return line_(x_ + from_[line] + begin, out_ + to_[line] + begin, end - begin, before);
-    else
-      return T{};
-  }
-  /// One line on all threads.
-  void share_line_in_vectors(std::int64_t line) const {
-    constexpr std::int64_t kPart = std::int64_t{1} << 15;
-    const std::int64_t parts = (size_ + kPart - 1) / kPart;
-    const Scratch<T> totals(parts);
-    const double ns = kNsPerElement * static_cast<double>(kPart);
-    const auto for_parts = [&](std::int64_t first, auto use) {
-      parallel_for(first, parts, ns, [&](std::int64_t b, std::int64_t e) {
-        for (std::int64_t part = b; part < e; ++part) use(part, std::min(size_, (part + 1) * kPart));
-      });
-    };
-    for_parts(0, [&](std::int64_t part, std::int64_t end) {
-      totals[part] = scan_in_vectors(line, part * kPart, end, nullptr);
-    });
-    for (std::int64_t part = 1; part < parts; ++part) totals[part] = Step::combine(totals[part - 1], totals[part]);
-    for_parts(
-        1, [&](std::int64_t part, std::int64_t end) { scan_in_vectors(line, part * kPart, end, &totals[part - 1]); });
-  }
 
   /// Whether the lines of a vector are scanned side by side, and not the blocks of a line.
   bool has_lines_for_vectors() const {
@@ -212,13 +186,13 @@ template <class Step, class E> class Scan {
     Bits* out[kMostSides];
     for (std::int64_t side = 0; side < side_count_; ++side) {
       const std::int64_t line = std::min(first + side, lines - 1);
-      x[side] = reinterpret_cast<const T*>(x_) + from_[line], out[side] = out_ + to_[line];
+      x[side] = x_ + from_[line], out[side] = out_ + to_[line];
     }
     for (std::int64_t block = 0; block < blocks(); ++block) {
       const std::int64_t length = std::min(kBlock, size_ - block * kBlock);
       const bool in_place = block == 0 && to_.stride() == 1;
       for (std::int64_t side = 0; side < side_count_; ++side)
-        to[side] = in_place ? reinterpret_cast<T*>(out[side]) : inside + side * kSideStep;
+        to[side] = in_place ? out[side] : inside + side * kSideStep;
       sides_(x, to, length);
       for (std::int64_t side = 0; side < side_count_; ++side) {
         const T sum = to[side][length - 1];
@@ -229,11 +203,17 @@ template <class Step, class E> class Scan {
     }
   }
 
-  /// Blocks [begin, end) of a line; `before` is the total of the blocks before them. `inside` has room for as many
-  /// blocks as are scanned side by side.
-  void scan_blocks(std::int64_t line, std::int64_t begin, std::int64_t end, T before, T* inside) const {
+  /// Blocks [begin, end) of a line; `before` is the total of the blocks before them, if any. `inside` has room for as
+  /// many blocks as are scanned side by side.
+  void scan_blocks(std::int64_t line, std::int64_t begin, std::int64_t end, const T* before, T* inside) const {
     const Bits* const x = x_ + from_[line];
     Bits* const out = out_ + to_[line];
+    if constexpr (kLines)
+      if (line_ != nullptr) {
+        line_(x + begin * kBlock, out + begin * kBlock, std::min(end * kBlock, size_) - begin * kBlock, before);
+        return;
+      }
+    T total = before != nullptr ? *before : T{};
     for (std::int64_t block = begin; block < end;) {
       std::int64_t count = 1;
       if (end - block >= side_count_ && (block + side_count_) * kBlock <= size_) {
@@ -245,8 +225,8 @@ template <class Step, class E> class Scan {
       for (std::int64_t side = 0; side < count; ++side, ++block) {
         const std::int64_t length = std::min(kBlock, size_ - block * kBlock);
         const T* const sums = inside + side * kSideStep;
-        store(sums, length, block == 0, before, out + block * kBlock * to_.stride());
-        before = block == 0 ? sums[length - 1] : Step::combine(before, sums[length - 1]);
+        store(sums, length, block == 0, total, out + block * kBlock * to_.stride());
+        total = block == 0 ? sums[length - 1] : Step::combine(total, sums[length - 1]);
       }
     }
   }
@@ -256,13 +236,14 @@ template <class Step, class E> class Scan {
   }
   /// Whole blocks side by side.
   void scan_inside(const Bits* x, T* inside) const {
-    if (sides_ != nullptr) {
-      const T* from[kMostSides];
-      T* to[kMostSides];
-      for (std::int64_t side = 0; side < side_count_; ++side)
-        from[side] = reinterpret_cast<const T*>(x) + side * kBlock, to[side] = inside + side * kSideStep;
-      return sides_(from, to, kBlock);
-    }
+    if constexpr (kSides)
+      if (sides_ != nullptr) {
+        const T* from[kMostSides];
+        T* to[kMostSides];
+        for (std::int64_t side = 0; side < side_count_; ++side)
+          from[side] = x + side * kBlock, to[side] = inside + side * kSideStep;
+        return sides_(from, to, kBlock);
+      }
     T sums[kSide];
     for (std::int64_t side = 0; side < kSide; ++side)
       inside[side * kSideStep] = sums[side] = E::load(x[side * kBlock * from_.stride()]);
@@ -301,7 +282,8 @@ template <class Step, class E> class Scan {
     before[groups - 1] = sum;
     parallel_for(0, groups, ns, [&](std::int64_t b, std::int64_t e) {
       const Scratch<T> room(side_count_ * kSideStep);
-      scan_blocks(line, b * side_count_, std::min(e * side_count_, blocks()), b == 0 ? T{} : before[b], room.data());
+      scan_blocks(line, b * side_count_, std::min(e * side_count_, blocks()), b == 0 ? nullptr : &before[b],
+                  room.data());
     });
   }
 

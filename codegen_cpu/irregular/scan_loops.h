@@ -17,8 +17,9 @@ template <class T> struct ScanLoops {
   std::int64_t sides;
 };
 
+/// Sums and products of integers are computed in 64 bits, and of unsigned ones, whose bits are those of signed ones.
+/// Unsigned ones are rarely compared.
 struct ScanLoopTable {
-  ScanLoops<std::uint32_t> u32;
   ScanLoops<std::uint64_t> u64;
   ScanLoops<std::int32_t> i32;
   ScanLoops<std::int64_t> i64;

@@ -148,12 +148,13 @@ template <class Step, class T> void scan_sides(const T* const* x, T* const* out,
 
 template <class T> constexpr ScanLoops<T> loops_of() {
   ScanLoops<T> loops{};
-  loops.max_line = &scan_line<Maximum, T>;
-  loops.min_line = &scan_line<Minimum, T>;
   loops.sides = kLanes<T>;
-  if constexpr (std::is_unsigned_v<T>) {  // signed sums have the same bits
+  if constexpr (std::is_unsigned_v<T>) {
     loops.sum_line = &scan_line<Sum, T>;
     loops.prod_line = &scan_line<Product, T>;
+  } else {
+    loops.max_line = &scan_line<Maximum, T>;
+    loops.min_line = &scan_line<Minimum, T>;
   }
   if constexpr (kIsFloat<T>) {
     loops.sum_sides = &scan_sides<Sum, T>;
@@ -162,8 +163,8 @@ template <class T> constexpr ScanLoops<T> loops_of() {
   return loops;
 }
 
-constexpr ScanLoopTable kLoops{loops_of<std::uint32_t>(), loops_of<std::uint64_t>(), loops_of<std::int32_t>(),
-                               loops_of<std::int64_t>(),  loops_of<float>(),         loops_of<double>()};
+constexpr ScanLoopTable kLoops{loops_of<std::uint64_t>(), loops_of<std::int32_t>(), loops_of<std::int64_t>(),
+                               loops_of<float>(), loops_of<double>()};
 
 }  // namespace
 }  // namespace fermata

@@ -1,5 +1,6 @@
 // See strided_copy.h. Axes are ordered by the stride of the target and merged where both sides allow it, so that most
-// copies end as runs of memcpy; where the source has its unit stride on another axis, blocks of both axes are copied.
+// copies end as runs of memcpy; where the source has its unit stride on another axis, blocks of both axes are copied;
+// blocks that the target repeats are copied from the target.
 #include "codegen_cpu/irregular/strided_copy.h"
 
 #include <algorithm>
@@ -338,7 +339,59 @@ bool transposes(Copy& c) {
   return false;
 }
 
+template <class T> void run(Copy& c);
+
+/// The outermost axis along which the target repeats a block that lies in order; the rank where there is none. Short
+/// blocks take longer to begin than to copy.
+template <class T> unsigned repeated_axis(const Copy& c) {
+  constexpr std::int64_t kShortBytes = 1024;
+  std::int64_t block = count(c, c.rank);
+  for (unsigned i = 0; !c.ordered && i + 1 < c.rank; ++i) {
+    block /= c.axes[i].size;
+    if (block * static_cast<std::int64_t>(sizeof(T)) < kShortBytes) break;
+    if (c.axes[i].from == 0 && c.axes[i].to == block) return i;
+  }
+  return c.rank;
+}
+
+/// Each block once from the source, and from there on from the target.
+template <class T> void copy_and_repeat(const Copy& c, unsigned axis) {
+  const Axis& times = c.axes[axis];
+  const std::int64_t blocks = count(c, axis);
+  const auto bytes = static_cast<std::size_t>(times.to) * sizeof(T);
+  Copy once{.to = c.to, .from = c.from, .axes = {}, .rank = c.rank - axis - 1};
+  std::copy(c.axes.begin() + axis + 1, c.axes.begin() + c.rank, once.axes.begin());
+  if (blocks == 1) {
+    run<T>(once);
+    return parallel_for(
+        0, (times.size - 1) * times.to, kNsPerByte * sizeof(T),
+        [&](std::int64_t b, std::int64_t e) {
+          while (b < e) {
+            const std::int64_t at = b % times.to, n = std::min(times.to - at, e - b);
+            std::memcpy(c.to + static_cast<std::size_t>(times.to + b) * sizeof(T),
+                        c.to + static_cast<std::size_t>(at) * sizeof(T), static_cast<std::size_t>(n) * sizeof(T));
+            b += n;
+          }
+        },
+        4096);
+  }
+  parallel_for(0, blocks, kNsPerByte * static_cast<double>(bytes) * static_cast<double>(times.size),
+               [&](std::int64_t first, std::int64_t last) {
+                 Walker at(c, axis, first);
+                 for (std::int64_t block = first; block < last; ++block, at.next()) {
+                   Copy part = once;
+                   part.to += at.to * static_cast<std::int64_t>(sizeof(T));
+                   part.from += at.from * static_cast<std::int64_t>(sizeof(T));
+                   std::byte* const whole = part.to;
+                   run<T>(part);
+                   for (std::int64_t i = 1; i < times.size; ++i)
+                     std::memcpy(whole + static_cast<std::size_t>(i) * bytes, whole, bytes);
+                 }
+               });
+}
+
 template <class T> void run(Copy& c) {
+  if (const unsigned axis = repeated_axis<T>(c); axis != c.rank) return copy_and_repeat<T>(c, axis);
   if (transposes(c))
     copy_blocks<T>(c);
   else if (!copy_repeated<T>(c) && !copy_many_short_rows<T>(c) && !copy_along_longest<T>(c))

@@ -276,13 +276,17 @@ void matmul_portable(const CallArgs& args, TileEpilogue epilogue) {
 
 bool matmul_portable_fits(const CallArgs& args) { return kReal.has(args.inputs[0].dtype); }
 
-/// Nanoseconds that each product of a batch takes in addition to its multiply-adds.
-constexpr double kEachProduct = 80;
+/// Nanoseconds that each product of a batch takes in addition to its multiply-adds; one with a vector.
+constexpr double kEachProduct = 80, kEachVector = 40;
 
 double matmul_portable_cost(const CallArgs& args) {
   const MatmulProblem p = decode_matmul(args);
   const double each_product = p.batches > 1 ? kEachProduct * static_cast<double>(p.batches) : 0;
-  if (is_vector_product(p)) return 100 + p.bytes() * product_rates().portable_byte + each_product;
+  if (is_vector_product(p)) {
+    constexpr double kCachedBytes = 4 << 20, kCached = 0.7;
+    const double byte = product_rates().portable_byte * (p.bytes() < kCachedBytes ? kCached : 1);
+    return 100 + p.bytes() * byte + (p.batches > 1 ? kEachVector * static_cast<double>(p.batches) : 0);
+  }
   const auto whole = [](std::int64_t x, std::int64_t step) { return static_cast<double>(parts(x, step) * step); };
   const double batches = static_cast<double>(p.batches), k = static_cast<double>(p.k), m = static_cast<double>(p.m);
   if (few_vectors_of(p) != FewVectors::none) {  // a load for each multiplication, so half of what others reach

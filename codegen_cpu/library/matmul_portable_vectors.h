@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "codegen_cpu/irregular/transpose_in_registers.h"
 #include "codegen_cpu/library/matmul_portable_storage.h"
 
 namespace fermata {
@@ -113,18 +114,23 @@ template <class S, int kRows> void dots(const typename S::Sum* x, std::int64_t x
           acc[r][v] = fused(load<V>(a + r * x_row + (first + v) * kLanes<T>), line, acc[r][v]);
       }
     };
+    const auto look_ahead = [&](std::int64_t p, std::int64_t count) __attribute__((always_inline)) {
+      if (first != 0 || ahead < 0) return;
+      for (std::int64_t i = 0; i < count; i += kLine / static_cast<std::int64_t>(sizeof(*y)))
+        __builtin_prefetch(y + p + ahead + i);
+    };
     for (std::int64_t p = 0; p < whole; p += kHalvesChains) {
-      if (first == 0 && ahead >= 0)
-        for (std::int64_t i = 0; i < kHalvesChains; i += kLine / static_cast<std::int64_t>(sizeof(*y)))
-          __builtin_prefetch(y + p + ahead + i);
+      look_ahead(p, kHalvesChains);
       add(
           x + p, [&](int v) __attribute__((always_inline)) { return line_at<S>(y + p + v * kLanes<T>); });
     }
-    if (rest != 0)
+    if (rest != 0) {
+      look_ahead(whole, rest);
       add(
           x + whole, [&](int v) __attribute__((always_inline)) {
             return v < full ? line_at<S>(y + whole + v * kLanes<T>) : v == full ? last : V{};
           });
+    }
 #pragma GCC unroll 3
     for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 16
@@ -140,11 +146,91 @@ template <class S, int kRows> void dots(const typename S::Sum* x, std::int64_t x
   }
 }
 
+/// Of lanes that are summed by halves, those of all rows at a time: lane r of the result is sum_of_lanes(rows[r]).
+template <class T, int kHalf = static_cast<int>(kLanes<T> / 2)> inline Vector<T> sums_of_rows(Vector<T>* rows) {
+  if constexpr (kHalf == 0) {
+    return rows[0];
+  } else {
+    constexpr auto lanes = std::make_integer_sequence<int, static_cast<int>(kLanes<T>)>();
+#pragma GCC unroll 8
+    for (int r = 0; r < kHalf; ++r)
+      rows[r] = lanes_of_both<kHalf, false>(rows[r], rows[r + kHalf], lanes) +
+                lanes_of_both<kHalf, true>(rows[r], rows[r + kHalf], lanes);
+    return sums_of_rows<T, kHalf / 2>(rows);
+  }
+}
+
+/// dots() of one vector, a column for each lane at a time. What follows whole groups of chains fills kRest vectors, the
+/// last of them perhaps in part.
+template <class S, int kRest> void dots_of_columns(const PortableVectorProduct& v, const typename S::Sum* x) {
+  using T = typename S::Sum;
+  using V = Vector<T>;
+  constexpr int kVectors = kHalvesChains / kLanes<T>;
+  constexpr std::int64_t kOfLine = kLine / static_cast<std::int64_t>(sizeof(T)), kAheadBy = kOfLine * (kAhead / kLine);
+  const std::int64_t whole = v.k / kHalvesChains * kHalvesChains, last = whole + (kRest - 1) * kLanes<T>;
+  const std::int64_t end_of_matrix = (v.columns - 1) * v.matrix_column + v.k;
+  const bool is_dense = v.matrix_column >= v.k && v.matrix_column <= v.k + kLine;
+  const T* y = static_cast<const T*>(v.matrix);
+  T* out = static_cast<T*>(v.out);
+  V rows[kLanes<T>] = {};
+  for (std::int64_t j = 0; j < v.columns; j += kLanes<T>) {
+    const std::int64_t count = smaller(kLanes<T>, v.columns - j);
+    for (std::int64_t r = 0; r < count; ++r, y += v.matrix_column) {
+      for (std::int64_t i = 0; is_dense && i < v.k; i += kOfLine) __builtin_prefetch(y + i + kAheadBy);
+      V acc[kVectors];
+#pragma GCC unroll 8
+      for (int i = 0; i < kVectors; ++i) acc[i] = V{};
+      for (std::int64_t p = 0; p < whole; p += kHalvesChains)
+#pragma GCC unroll 8
+        for (int i = 0; i < kVectors; ++i)
+          acc[i] = fused(load<V>(x + p + i * kLanes<T>), load<V>(y + p + i * kLanes<T>), acc[i]);
+      if constexpr (kRest > 0) {
+#pragma GCC unroll 8
+        for (int i = 0; i + 1 < kRest; ++i)
+          acc[i] = fused(load<V>(x + whole + i * kLanes<T>), load<V>(y + whole + i * kLanes<T>), acc[i]);
+        const bool may_pass = is_dense && (j + r) * v.matrix_column + last + kLanes<T> <= end_of_matrix;
+        acc[kRest - 1] = fused(load<V>(x + last), first_lanes<S>(y + last, v.k - last, may_pass), acc[kRest - 1]);
+#pragma GCC unroll 8
+        for (int i = kRest; i < kVectors; ++i) acc[i] = acc[i] + V{};  // as dots() adds zeros
+      }
+#pragma GCC unroll 3
+      for (int half = kVectors / 2; half > 0; half /= 2)
+#pragma GCC unroll 4
+        for (int i = 0; i < half; ++i) acc[i] = acc[i] + acc[i + half];
+      rows[r] = acc[0];
+    }
+    V turned[kLanes<T>];
+#pragma GCC unroll 16
+    for (int r = 0; r < kLanes<T>; ++r) turned[r] = rows[r];
+    const V sums = sums_of_rows<T>(turned);
+    for (std::int64_t r = 0; r < count; ++r, out += v.out_column) *out = sums[r];
+  }
+}
+
+/// Whether dots_of_columns() is there. Other products with short columns, and processors with narrow vectors, are
+/// rarer.
+template <class S> constexpr bool has_dots_of_columns() {
+  constexpr int kVectors = kHalvesChains / kLanes<typename S::Sum>;
+  return std::is_floating_point_v<typename S::Element> && std::is_same_v<typename S::Element, typename S::Sum> &&
+         kVectors <= 8;
+}
+/// Of longer columns the sum of lanes is a small part.
+constexpr std::int64_t kShortColumn = 512;
+
+template <class S, int kRest = 0>
+void multiply_short_columns(const PortableVectorProduct& v, const typename S::Sum* x) {
+  if constexpr (kRest * kLanes<typename S::Sum> < kHalvesChains)
+    if (v.k % kHalvesChains > kRest * kLanes<typename S::Sum>) return multiply_short_columns<S, kRest + 1>(v, x);
+  dots_of_columns<S, kRest>(v, x);
+}
+
 /// All vectors with some columns, which stay in the first-level cache meanwhile, then with the next ones.
 template <class S>
 void multiply_by_halves(const PortableVectorProduct& v, const typename S::Sum* x, std::int64_t x_row) {
   using T = typename S::Sum;
   using E = typename S::Element;
+  if constexpr (has_dots_of_columns<S>())
+    if (v.vectors == 1 && v.k <= kShortColumn) return multiply_short_columns<S>(v, x);
   constexpr std::int64_t kElement = sizeof(E), kNear = (16 << 10) / kElement;
   const bool is_dense = v.matrix_column <= v.k + kLine;
   const std::int64_t ahead_of_first = is_dense ? kAhead / kElement : 0;

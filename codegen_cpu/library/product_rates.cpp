@@ -68,7 +68,8 @@ constexpr ProductRates kZen5{.portable_avx512 = 125,
                              .libxsmm_call = 60,
                              .onednn_bf16 = 225,
                              .onednn_bf16_far = 1.05,
-                             .onednn_bytes = 450};
+                             .onednn_bytes = 450,
+                             .portable_byte = 0.025};
 
 struct KnownRates {
   const ProductRates& rates;

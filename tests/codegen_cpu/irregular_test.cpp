@@ -18,7 +18,7 @@
 #include "ir/op_traits.h"
 #include "ir/shape.h"
 #include "runtime/thread_pool.h"
-#include "tests/codegen_cpu/array.h"
+#include "tests/codegen_cpu/test_tensor.h"
 
 namespace fermata {
 namespace {
@@ -38,9 +38,9 @@ TEST(StridedCopy, AgreesWithALoopForRandomLayouts) {
     std::vector<unsigned> order(rank);
     std::iota(order.begin(), order.end(), 0u);
     std::shuffle(order.begin(), order.end(), random);
-    Array from = round % 2 == 0 ? Array(dtype, sizes, order) : Array(dtype, sizes);
+    TestTensor from = round % 2 == 0 ? TestTensor(dtype, sizes, order) : TestTensor(dtype, sizes);
     std::shuffle(order.begin(), order.end(), random);
-    Array to = round % 3 == 0 ? Array(dtype, sizes, order) : Array(dtype, sizes);
+    TestTensor to = round % 3 == 0 ? TestTensor(dtype, sizes, order) : TestTensor(dtype, sizes);
     from.fill(random);
     const TensorView t = to.view(), f = from.view();
     strided_copy({t.data, to.strides}, {f.data, from.strides}, sizes, byte_size(dtype));
@@ -51,8 +51,8 @@ TEST(StridedCopy, AgreesWithALoopForRandomLayouts) {
 
 /// Elements that are only read, with a stride for each axis that knows nothing of the others: windows that overlap,
 /// stretched and reversed axes, transposed ones, gaps.
-Array any_strides(DType dtype, const Shape& sizes, std::mt19937_64& random) {
-  Array x(dtype, sizes);
+TestTensor any_strides(DType dtype, const Shape& sizes, std::mt19937_64& random) {
+  TestTensor x(dtype, sizes);
   const auto below = [&](std::uint64_t n) { return static_cast<std::int64_t>(random() % n); };
   std::int64_t low = 0, high = 0;
   for (unsigned i = 0; i < sizes.rank(); ++i) {
@@ -86,10 +86,10 @@ TEST(StridedCopy, AgreesWithALoopForAnyStrides) {
     std::vector<unsigned> order(sizes.rank());
     std::iota(order.begin(), order.end(), 0u);
     std::shuffle(order.begin(), order.end(), random);
-    Array from = any_strides(dtype, sizes, random);
-    Array to = random() % 3 == 0 ? Array(dtype, sizes, order) : Array(dtype, sizes);
+    TestTensor from = any_strides(dtype, sizes, random);
+    TestTensor to = random() % 3 == 0 ? TestTensor(dtype, sizes, order) : TestTensor(dtype, sizes);
     from.fill(random), to.fill(random);
-    Array wanted = to;
+    TestTensor wanted = to;
     for (std::int64_t i = 0; i < element_count(sizes); ++i) std::memcpy(wanted.at(i), from.at(i), byte_size(dtype));
     const TensorView t = to.view(), f = from.view();
     strided_copy({t.data, to.strides}, {f.data, from.strides}, sizes, byte_size(dtype));
@@ -103,9 +103,9 @@ TEST(StridedCopy, LargeTransposesAndBroadcastsAgree) {
   std::mt19937_64 random(seed());
   const ThreadCount threads(3);
   const Shape sizes{300, 257, 5};
-  Array from(DType::i16, Shape{5, 257, 300});
+  TestTensor from(DType::i16, Shape{5, 257, 300});
   from.fill(random);
-  Array to(DType::i16, sizes);
+  TestTensor to(DType::i16, sizes);
   const Shape transposed{1, 300, 257 * 300};
   strided_copy({to.bytes.data(), to.strides}, {from.bytes.data(), transposed}, sizes, 2);
   for (std::int64_t i = 0; i < 300; ++i)
@@ -122,7 +122,7 @@ TEST(StridedCopy, TransposesOfEverySizeOfElements) {
     for (const Shape& sizes : {Shape{64, 10}, Shape{37, 45}, Shape{16, 128}, Shape{3, 70, 33}, Shape{129, 4}}) {
       const std::size_t rank = sizes.rank();
       const std::int64_t rows = sizes[rank - 2], columns = sizes[rank - 1];
-      Array from(dtype, sizes), to(dtype, sizes);  // of which the last two axes are read as exchanged
+      TestTensor from(dtype, sizes), to(dtype, sizes);  // of which the last two axes are read as exchanged
       from.fill(random);
       Shape turned = dense_strides(sizes);
       turned[rank - 2] = 1, turned[rank - 1] = rows;
@@ -143,7 +143,7 @@ TEST(StridedCopy, ShortAxesBesideALongOneInEveryOrder) {
         order.resize(sizes.rank());
         do {
           const ThreadCount threads(1 + static_cast<int>(order[0]));
-          Array from(dtype, sizes, order), to(dtype, sizes);
+          TestTensor from(dtype, sizes, order), to(dtype, sizes);
           from.fill(random);
           Shape strides = from.strides;
           auto* first = static_cast<std::byte*>(from.view().data);
@@ -167,9 +167,9 @@ TEST(StridedCopy, TransposesOfNarrowMatricesWriteNothingElse) {
         for (const bool is_wide : {false, true}) {
           const std::int64_t rows = is_wide ? width : length, columns = is_wide ? length : width, line = columns + 3;
           for (const std::int64_t to_line : {columns, line}) {
-            Array from(dtype, Shape{columns, rows}), to(dtype, Shape{rows + 1, line});
+            TestTensor from(dtype, Shape{columns, rows}), to(dtype, Shape{rows + 1, line});
             from.fill(random), to.fill(random);
-            Array before = to;
+            TestTensor before = to;
             strided_copy({to.bytes.data(), Shape{to_line, 1}}, {from.bytes.data(), Shape{1, rows}},
                          Shape{rows, columns}, byte_size(dtype));
             std::vector<bool> written(static_cast<std::size_t>((rows + 1) * line));
@@ -192,11 +192,11 @@ TEST(StridedCopy, WindowsThatOverlapAreCopiedInEitherOrder) {
     for (std::int64_t step = 0; step <= 9; ++step)
       for (std::int64_t size = 1; size <= 19; ++size)
         for (const std::int64_t windows : {5, 37}) {
-          Array from(dtype, Shape{(windows - 1) * step + size});
+          TestTensor from(dtype, Shape{(windows - 1) * step + size});
           from.fill(random);
           for (const bool of_elements : {false, true}) {  // lines of one element of each window, or windows
             const Shape sizes = of_elements ? Shape{size, windows} : Shape{windows, size};
-            Array to(dtype, sizes);
+            TestTensor to(dtype, sizes);
             strided_copy({to.bytes.data(), to.strides},
                          {from.bytes.data(), of_elements ? Shape{1, step} : Shape{step, 1}}, sizes, byte_size(dtype));
             for (std::int64_t w = 0; w < windows; ++w)
@@ -209,9 +209,9 @@ TEST(StridedCopy, WindowsThatOverlapAreCopiedInEitherOrder) {
 
 TEST(StridedCopy, TheLastOfSeveralWritesWins) {
   const ThreadCount threads(4);
-  Array from(DType::i32, Shape{100'000});
+  TestTensor from(DType::i32, Shape{100'000});
   for (std::int64_t i = 0; i < 100'000; ++i) from.set(i, static_cast<std::int32_t>(i));
-  Array to(DType::i32, Shape{16});
+  TestTensor to(DType::i32, Shape{16});
   const Shape into{0, 1}, of{4, 1}, sizes{25'000, 4};
   strided_copy({to.bytes.data(), into}, {from.bytes.data(), of}, sizes, 4);
   for (std::int64_t i = 0; i < 4; ++i) EXPECT_EQ(to.get<std::int32_t>(i), 99'996 + i);
@@ -224,7 +224,7 @@ TEST(Concat, JoinsAlongAnyAxis) {
       Shape a{4, 5, 6}, b = a, c = a, sum = a;
       const auto x = static_cast<std::size_t>(axis);
       b[x] = 0, c[x] = 3, sum[x] = a[x] + 3;
-      Array first(dtype, a, {2, 0, 1}), empty(dtype, b), third(dtype, c), out(dtype, sum);
+      TestTensor first(dtype, a, {2, 0, 1}), empty(dtype, b), third(dtype, c), out(dtype, sum);
       first.fill(random), third.fill(random);
       call(Op::concat, {&first, &empty, &third}, out, {axis});
       std::int64_t inner = 1;
@@ -247,9 +247,9 @@ TEST(Take, TakesRowsWithEveryIndexDType) {
     for (const DType dtype : kOneOfEachSize) {
       for (std::int64_t axis = 0; axis < 3; ++axis) {
         const Shape sizes{5, 4, 7};
-        Array x = random() % 2 == 0 ? Array(dtype, sizes) : Array(dtype, sizes, {1, 2, 0});
+        TestTensor x = random() % 2 == 0 ? TestTensor(dtype, sizes) : TestTensor(dtype, sizes, {1, 2, 0});
         x.fill(random);
-        Array index(index_dtype, Shape{2, 3}, {1, 0});
+        TestTensor index(index_dtype, Shape{2, 3}, {1, 0});
         const std::int64_t size = sizes[static_cast<std::size_t>(axis)];
         std::vector<std::int64_t> expected;
         for (std::int64_t i = 0; i < 6; ++i) {
@@ -265,7 +265,7 @@ TEST(Take, TakesRowsWithEveryIndexDType) {
           else
             result.push_back(sizes[static_cast<std::size_t>(i)]);
         }
-        Array out(dtype, result);
+        TestTensor out(dtype, result);
         call(Op::take, {&x, &index}, out, {axis});
         std::int64_t inner = 1;
         for (std::int64_t i = axis + 1; i < 3; ++i) inner *= sizes[static_cast<std::size_t>(i)];
@@ -281,19 +281,19 @@ TEST(Take, TakesRowsWithEveryIndexDType) {
 
 TEST(Take, LargeGathersAgreeForAnyNumberOfThreads) {
   std::mt19937_64 random(seed());
-  Array x(DType::f32, Shape{1000, 3}), index(DType::i32, Shape{50'000});
+  TestTensor x(DType::f32, Shape{1000, 3}), index(DType::i32, Shape{50'000});
   x.fill(random);
   for (std::int64_t i = 0; i < 50'000; ++i) index.set(i, static_cast<std::int32_t>(random() % 1000));
   for (const int n : {1, 3}) {
     const ThreadCount threads(n);
-    Array out(DType::f32, Shape{50'000, 3});
+    TestTensor out(DType::f32, Shape{50'000, 3});
     call(Op::take, {&x, &index}, out, {0});
     for (std::int64_t i = 0; i < 150'000; ++i) ASSERT_TRUE(same(out, i, x, index.get<std::int32_t>(i / 3) * 3 + i % 3));
   }
 }
 
 TEST(Take, APositionOutOfRangeIsAnError) {
-  Array x(DType::f32, Shape{4, 10}), index(DType::i64, Shape{3}), out(DType::f32, Shape{4, 3});
+  TestTensor x(DType::f32, Shape{4, 10}), index(DType::i64, Shape{3}), out(DType::f32, Shape{4, 3});
   index.set<std::int64_t>(0, 9), index.set<std::int64_t>(1, -11), index.set<std::int64_t>(2, 10);
   try {
     call(Op::take, {&x, &index}, out, {1});
@@ -306,7 +306,7 @@ TEST(Take, APositionOutOfRangeIsAnError) {
                  "  index i64[3]       element 1 is -11");
   }
   // Those of a single row are read a part at a time.
-  Array line(DType::f32, Shape{10}), many(DType::i64, Shape{9'000}), taken(DType::f32, Shape{9'000});
+  TestTensor line(DType::f32, Shape{10}), many(DType::i64, Shape{9'000}), taken(DType::f32, Shape{9'000});
   for (std::int64_t i = 0; i < 9'000; ++i) many.set(i, i % 20 - 10);
   call(Op::take, {&line, &many}, taken, {0});
   for (const std::int64_t bad : {8'999, 5'000}) {
@@ -318,15 +318,15 @@ TEST(Take, APositionOutOfRangeIsAnError) {
       EXPECT_NE(std::string(e.what()).find("element " + std::to_string(bad) + " is 10"), std::string::npos) << e.what();
     }
   }
-  Array huge(DType::u64, Shape{1});
+  TestTensor huge(DType::u64, Shape{1});
   huge.set(0, ~std::uint64_t{0});
-  Array one(DType::f32, Shape{4, 1});
+  TestTensor one(DType::f32, Shape{4, 1});
   EXPECT_THROW(call(Op::take, {&x, &huge}, one, {1}), IndexError);
 }
 
 template <class T> void check_integer_index_add(DType dtype, std::mt19937_64& random) {
   const Shape sizes{3, 6, 4};
-  Array x(dtype, sizes, {2, 1, 0}), index(DType::i8, Shape{20}), source(dtype, Shape{3, 20, 4}, {0, 2, 1}),
+  TestTensor x(dtype, sizes, {2, 1, 0}), index(DType::i8, Shape{20}), source(dtype, Shape{3, 20, 4}, {0, 2, 1}),
       out(dtype, sizes);
   x.fill(random), source.fill(random);
   for (std::int64_t i = 0; i < 20; ++i) index.set(i, static_cast<std::int8_t>(random() % 12) - 6);
@@ -351,8 +351,8 @@ TEST(IndexAdd, IntegersWrap) {
 
 /// Adds in order of positions, in float or double.
 template <class T, class Read> std::vector<T> index_add_in_order(std::int64_t rows, std::int64_t inner,
-                                                                 const std::vector<std::int64_t>& positions, Array& x,
-                                                                 Array& source, Read read) {
+                                                                 const std::vector<std::int64_t>& positions,
+                                                                 TestTensor& x, TestTensor& source, Read read) {
   std::vector<T> sums(static_cast<std::size_t>(rows * inner));
   for (std::int64_t i = 0; i < rows * inner; ++i) sums[static_cast<std::size_t>(i)] = read(x, i);
   for (std::size_t p = 0; p < positions.size(); ++p)
@@ -368,14 +368,14 @@ TEST(IndexAdd, FloatsAreAddedInOrderOfPositionsForAnyNumberOfThreads) {
   for (const std::int64_t inner : {std::int64_t{1}, std::int64_t{5}, std::int64_t{300}}) {
     const std::int64_t rows = 40, count = 3000;
     std::vector<std::int64_t> positions;
-    Array index(DType::i64, Shape{count});
+    TestTensor index(DType::i64, Shape{count});
     for (std::int64_t i = 0; i < count; ++i) {
       positions.push_back(static_cast<std::int64_t>(random() % 40));
       index.set(i, positions.back());
     }
     for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
-      Array x(dtype, Shape{rows, inner}), source(dtype, Shape{count, inner}, {1, 0});
-      for (Array* a : {&x, &source})
+      TestTensor x(dtype, Shape{rows, inner}), source(dtype, Shape{count, inner}, {1, 0});
+      for (TestTensor* a : {&x, &source})
         for (std::int64_t i = 0; i < element_count(a->sizes); ++i) {
           const double v = normal(random);
           if (dtype == DType::f64)
@@ -387,17 +387,17 @@ TEST(IndexAdd, FloatsAreAddedInOrderOfPositionsForAnyNumberOfThreads) {
           else
             a->set(i, to_bfloat16(v));
         }
-      const auto read = [&](Array& a, std::int64_t i) -> double {
+      const auto read = [&](TestTensor& a, std::int64_t i) -> double {
         if (dtype == DType::f64) return a.get<double>(i);
         if (dtype == DType::f32) return a.get<float>(i);
         return dtype == DType::f16 ? to_float(a.get<Float16>(i)) : to_float(a.get<BFloat16>(i));
       };
-      const auto as_float = [&](Array& a, std::int64_t i) { return static_cast<float>(read(a, i)); };
+      const auto as_float = [&](TestTensor& a, std::int64_t i) { return static_cast<float>(read(a, i)); };
       const auto doubles = index_add_in_order<double>(rows, inner, positions, x, source, read);
       const auto floats = index_add_in_order<float>(rows, inner, positions, x, source, as_float);
       for (const int n : {1, 2, 5}) {
         const ThreadCount threads(n);
-        Array out(dtype, Shape{rows, inner});
+        TestTensor out(dtype, Shape{rows, inner});
         call(Op::index_add, {&x, &index, &source}, out, {0});
         for (std::int64_t i = 0; i < rows * inner; ++i) {
           const float f = floats[static_cast<std::size_t>(i)];
@@ -416,7 +416,8 @@ TEST(IndexAdd, FloatsAreAddedInOrderOfPositionsForAnyNumberOfThreads) {
 }
 
 TEST(IndexAdd, APositionOutOfRangeIsAnError) {
-  Array x(DType::f32, Shape{4}), index(DType::u8, Shape{2}), source(DType::f32, Shape{2}), out(DType::f32, Shape{4});
+  TestTensor x(DType::f32, Shape{4}), index(DType::u8, Shape{2}), source(DType::f32, Shape{2}),
+      out(DType::f32, Shape{4});
   index.set<std::uint8_t>(0, 3), index.set<std::uint8_t>(1, 4);
   try {
     call(Op::index_add, {&x, &index, &source}, out, {0});
@@ -433,7 +434,7 @@ TEST(IndexAdd, APositionOutOfRangeIsAnError) {
 TEST(Update, ReplacesWhatAViewSelects) {
   std::mt19937_64 random(seed());
   for (const DType dtype : kOneOfEachSize) {
-    Array x(dtype, Shape{6, 8}, {1, 0}), values(dtype, Shape{3, 4}, {1, 0}), out(dtype, Shape{6, 8});
+    TestTensor x(dtype, Shape{6, 8}, {1, 0}), values(dtype, Shape{3, 4}, {1, 0}), out(dtype, Shape{6, 8});
     x.fill(random), values.fill(random);
     // Rows 5, 3, 1 and columns 1, 3, 5, 7.
     call(Op::update, {&x, &values}, out, {5 * 8 + 1, -16, 2});
@@ -455,7 +456,7 @@ TEST(Update, WritesBoxes) {
     for (const std::vector<unsigned>& order : {std::vector<unsigned>{0, 1, 2}, {0, 2, 1}, {2, 1, 0}})
       for (const Shape& begin : begins) {
         const Shape part{3 - begin[0], 70 - 2 * begin[1], 90 - 2 * begin[2]};
-        Array x(dtype, whole, order), values(dtype, part, order), out(dtype, whole);
+        TestTensor x(dtype, whole, order), values(dtype, part, order), out(dtype, whole);
         x.fill(random), values.fill(random);
         call(Op::update, {&x, &values}, out, {(begin[0] * 70 + begin[1]) * 90 + begin[2], 70 * 90, 90, 1});
         for (std::int64_t i = 0; i < element_count(whole); ++i) {

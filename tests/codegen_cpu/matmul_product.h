@@ -14,13 +14,9 @@
 #include "ir/float16.h"
 #include "ir/shape.h"
 #include "runtime/tensor_view.h"
+#include "tests/codegen_cpu/seed.h"
 
 namespace fermata {
-
-inline std::uint64_t seed() {
-  const char* text = std::getenv("FERMATA_TEST_SEED");
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : 4711u;
-}
 
 /// How the last two axes lie: in order, exchanged, with gaps, backwards, or every row the same.
 enum class Layout { rows, columns, gaps, reversed, repeated };

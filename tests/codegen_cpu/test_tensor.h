@@ -14,24 +14,20 @@
 #include "ir/shape.h"
 #include "runtime/tensor_view.h"
 #include "runtime/thread_pool.h"
+#include "tests/codegen_cpu/seed.h"
 
 namespace fermata {
 
-inline std::uint64_t seed() {
-  const char* text = std::getenv("FERMATA_TEST_SEED");
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : 77u;
-}
-
 /// A tensor that owns its bytes. Laid out row-major unless given an order of axes; then the axes lie in that order in
 /// memory, every second element used and the first axis reversed.
-struct Array {
+struct TestTensor {
   DType dtype;
   Shape sizes, strides;
   std::vector<std::byte> bytes;
   std::int64_t start = 0;
 
-  Array(DType t, Shape s) : dtype(t), sizes(s), strides(dense_strides(s)) { allocate(element_count(s)); }
-  Array(DType t, Shape s, const std::vector<unsigned>& order) : dtype(t), sizes(s), strides(s) {
+  TestTensor(DType t, Shape s) : dtype(t), sizes(s), strides(dense_strides(s)) { allocate(element_count(s)); }
+  TestTensor(DType t, Shape s, const std::vector<unsigned>& order) : dtype(t), sizes(s), strides(s) {
     std::int64_t stride = 2;
     for (std::size_t i = order.size(); i-- > 0;) {
       strides[order[i]] = stride;
@@ -69,15 +65,15 @@ struct Array {
 };
 
 /// Runs the kernel of an op.
-inline void call(Op op, std::vector<Array*> inputs, Array& out, std::vector<std::int64_t> attributes) {
+inline void call(Op op, std::vector<TestTensor*> inputs, TestTensor& out, std::vector<std::int64_t> attributes) {
   std::vector<TensorView> views;
-  for (Array* in : inputs) views.push_back(in->view());
+  for (TestTensor* in : inputs) views.push_back(in->view());
   const TensorView result = out.view();
   backend_cell(op, BackendKey::cpu)->variants.at(0).call({op, views, {&result, 1}, attributes, {}});
 }
 
 /// The same element of both, bit for bit.
-inline ::testing::AssertionResult same(Array& a, std::int64_t i, Array& b, std::int64_t j) {
+inline ::testing::AssertionResult same(TestTensor& a, std::int64_t i, TestTensor& b, std::int64_t j) {
   if (std::memcmp(a.at(i), b.at(j), byte_size(a.dtype)) == 0) return ::testing::AssertionSuccess();
   return ::testing::AssertionFailure() << "elements " << i << " and " << j << " differ, seed " << seed();
 }
