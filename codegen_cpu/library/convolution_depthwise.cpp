@@ -9,6 +9,7 @@
 #include "codegen_cpu/eager/eager.h"
 #include "codegen_cpu/irregular/dense_elements.h"
 #include "codegen_cpu/irregular/row_major_result.h"
+#include "codegen_cpu/irregular/transpose.h"
 #include "codegen_cpu/library/convolution.h"
 #include "codegen_cpu/library/convolution_depthwise_kernels.h"
 #include "codegen_cpu/library/convolution_problem.h"
@@ -51,8 +52,8 @@ DepthwiseRow<float> row_kernel_for(std::int64_t channels) {
 }
 
 double ns_per_element(std::int64_t taps) {
-  return eager::instruction_set() == "avx512" ? 0.3 + 0.03 * static_cast<double>(taps)
-                                              : 0.4 + 0.05 * static_cast<double>(taps);
+  return eager::instruction_set() == "avx512" ? 0.1 + 0.012 * static_cast<double>(taps)
+                                              : 0.15 + 0.02 * static_cast<double>(taps);
 }
 
 template <class T> class Depthwise {
@@ -150,8 +151,13 @@ class DepthwiseImages {
     }
     const DenseElements weight(p_.weight);
     const auto* const w = static_cast<const float*>(weight.data());
-    for (std::int64_t c = 0; c < channels_; ++c)
-      for (std::int64_t t = 0; t < p_.window(); ++t) taps_[t * channels_ + c] = w[c * p_.window() + t];
+    transpose_kernels().of_bytes[sizeof(float)]({.to = taps_.data(),
+                                                 .from = w,
+                                                 .to_line = channels_,
+                                                 .from_line = p_.window(),
+                                                 .lines = p_.window(),
+                                                 .columns = channels_,
+                                                 .streams = false});
     std::fill_n(taps_.data() + p_.window() * channels_, channels_, 0.0f);
     shape_.taps = taps_.data(), shape_.zeros = taps_.data() + p_.window() * channels_;
     shape_.height = axes == 2 ? p_.x.sizes[2] : 1, shape_.width = p_.x.sizes[axes + 1];
@@ -227,7 +233,10 @@ bool convolution_depthwise_fits(const CallArgs& args) {
 
 double convolution_depthwise_cost(const CallArgs& args) {
   const ConvolutionProblem p(args);
-  return 500 + static_cast<double>(p.result().element_count()) * ns_per_element(p.window()) *
+  const TensorView& from = p.op == Op::convolution ? p.x : p.y;
+  constexpr double kRead = 0.1;  // ns for an element
+  return 500 + (static_cast<double>(p.result().element_count()) * ns_per_element(p.window()) +
+                static_cast<double>(from.element_count()) * kRead) *
                    product_rates().convolution_depthwise;
 }
 

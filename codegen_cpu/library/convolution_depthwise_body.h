@@ -68,6 +68,15 @@ template <class T> inline void fill_zeros(T* to, std::int64_t begin, std::int64_
   for (; begin < end; begin += kLanes<T>) store(to + begin, Vector<T>{});
 }
 
+/// Asks for a row that will be read some rows later: planes mostly follow each other in memory, and processors by
+/// themselves stop at the end of a page.
+template <class T> inline void ask_for(const T* row, std::int64_t count) {
+  constexpr std::int64_t kAheadBytes = 4096, kLine = 64;
+  const char* const from = reinterpret_cast<const char*>(row) + kAheadBytes;
+  for (std::int64_t at = 0; at < count * static_cast<std::int64_t>(sizeof(T)); at += kLine)
+    __builtin_prefetch(from + at);
+}
+
 /// `count` rows of a plane from number `first` on, with their padding; places of a step apart lie side by side.
 template <class T> void copy_rows(const DepthwisePlane<T>& p, const DepthwiseBlock& block, std::int64_t first,
                                   std::int64_t count, T* __restrict to) {
@@ -84,12 +93,34 @@ template <class T> void copy_rows(const DepthwisePlane<T>& p, const DepthwiseBlo
     T* row = to;
     for (std::int64_t at = first; at < first + count; ++at, row += block.row)
       if (at >= 0 && at < p.height) {
+        if (phase == 0) ask_for(p.from + at * p.from_row, p.width);
         fill_zeros(row, 0, begin);
         fill_zeros(row, end, needed);
         copy_elements(p.from + at * p.from_row + shift, step, begin, end, row);
       } else {
         fill_zeros(row, 0, needed);
       }
+  }
+}
+
+/// kRows rows of the result from `row` on, kAcross vectors of each from `column` on, `next` elements apart.
+template <class T, std::int64_t kRows, std::int64_t kAcross>
+inline void store_sums(const DepthwisePlane<T>& p, const Vector<T>* sums, std::int64_t next, std::int64_t row,
+                       std::int64_t column) {
+  T* to = p.to + row * p.columns + column;
+  const T* const end = p.to + p.rows * p.columns;
+#pragma GCC unroll 8
+  for (std::int64_t r = 0; r < kRows; ++r, to += p.columns) {
+    if (to >= end) return;
+    // Of a row that is shorter than a vector, what comes after it is written later.
+    if (end - to >= kLanes<T>) {
+#pragma GCC unroll 8
+      for (std::int64_t v = 0; v < kAcross; ++v) store(to + v * next, sums[r * kAcross + v]);
+    } else {
+      T last[kLanes<T>];
+      store(last, sums[r * kAcross]);
+      for (std::int64_t l = 0; l < end - to; ++l) to[l] = last[l];
+    }
   }
 }
 
@@ -111,21 +142,31 @@ inline void add_up(const DepthwisePlane<T>& p, const std::int64_t* offsets, cons
     for (std::int64_t v = 0; v < kVectors; ++v)
       sums[v] += weight * load<Vector<T>>(at + v / kAcross * apart + v % kAcross * next);
   }
-  T* to = p.to + row * p.columns + column;
-  const T* const end = p.to + p.rows * p.columns;
+  store_sums<T, kRows, kAcross>(p, sums, next, row, column);
+}
+
+/// The same one vector across for filters of kSide places in either direction, whose products with what one load reads
+/// go to the sums of several rows.
+template <class T, std::int64_t kSide, std::int64_t kStep, std::int64_t kRows>
+inline void add_up_square(const DepthwisePlane<T>& p, const DepthwiseBlock& block, const std::int64_t* offsets,
+                          const T* from, std::int64_t row, std::int64_t column) {
+  Vector<T> taps[kSide][kSide], sums[kRows];
 #pragma GCC unroll 8
-  for (std::int64_t r = 0; r < kRows; ++r, to += p.columns) {
-    if (to >= end) return;
-    // Of a row that is shorter than a vector, what comes after it is written later.
-    if (end - to >= kLanes<T>) {
+  for (std::int64_t i = 0; i < kSide; ++i)
 #pragma GCC unroll 8
-      for (std::int64_t v = 0; v < kAcross; ++v) store(to + v * next, sums[r * kAcross + v]);
-    } else {
-      T last[kLanes<T>];
-      store(last, sums[r * kAcross]);
-      for (std::int64_t l = 0; l < end - to; ++l) to[l] = last[l];
+    for (std::int64_t j = 0; j < kSide; ++j) taps[i][j] = p.taps[i * kSide + j] - Vector<T>{};
+#pragma GCC unroll 8
+  for (std::int64_t r = 0; r < kRows; ++r) sums[r] = Vector<T>{};
+#pragma GCC unroll 24
+  for (std::int64_t y = 0; y < (kRows - 1) * kStep + kSide; ++y, from += block.row)
+#pragma GCC unroll 8
+    for (std::int64_t j = 0; j < kSide; ++j) {
+      const auto x = load<Vector<T>>(from + offsets[j]);
+#pragma GCC unroll 8
+      for (std::int64_t r = 0; r < kRows; ++r)
+        if (const std::int64_t i = y - r * kStep; i >= 0 && i < kSide) sums[r] += taps[i][j] * x;
     }
-  }
+  store_sums<T, kRows, 1>(p, sums, 0, row, column);
 }
 
 template <class T, std::int64_t kRows, std::int64_t kAcross>
@@ -155,8 +196,38 @@ void run_rows(const DepthwisePlane<T>& p, const DepthwiseBlock& block, const std
     }
   }
 }
+/// The same by add_up_square().
+template <class T, std::int64_t kSide, std::int64_t kStep>
+void run_squares(const DepthwisePlane<T>& p, const DepthwiseBlock& block, const std::int64_t* offsets, T* room) {
+  constexpr std::int64_t kRows = kDepthwiseSums;
+  for (std::int64_t first = 0; first < p.rows; first += block.results) {
+    const std::int64_t results = p.rows - first < block.results ? p.rows - first : block.results;
+    const std::int64_t needed = block.rows - (block.results - (results + kRows - 1) / kRows * kRows) * kStep;
+    copy_rows(p, block, first * kStep - p.padding[0], needed, room);
+    for (std::int64_t row = 0; row < results; row += kRows)
+      for (std::int64_t column = 0; column < p.columns; column += kLanes<T>) {
+        if (p.columns - column < kLanes<T> && p.columns >= kLanes<T>) column = p.columns - kLanes<T>;
+        add_up_square<T, kSide, kStep, kRows>(p, block, offsets, room + row * kStep * block.row + column, first + row,
+                                              column);
+      }
+  }
+}
+/// Whether the filter is such a square; other ones, and rows of few, are rarer.
+template <class T, std::int64_t kSide, std::int64_t kStep> bool is_square(const DepthwisePlane<T>& p) {
+  return p.window[0] == kSide && p.window[1] == kSide && p.dilation[0] == 1 && p.step[0] == kStep;
+}
+
 template <class T>
 void run_plane(const DepthwisePlane<T>& p, const DepthwiseBlock& block, const std::int64_t* offsets, T* room) {
+  if constexpr (sizeof(T) == 4 && FERMATA_VECTOR_BYTES > 16) {
+    constexpr std::int64_t kFewRows = 5;
+    if (p.rows >= kFewRows) {
+      if (is_square<T, 3, 1>(p)) return run_squares<T, 3, 1>(p, block, offsets, room);
+      if (is_square<T, 3, 2>(p)) return run_squares<T, 3, 2>(p, block, offsets, room);
+      if (is_square<T, 5, 1>(p)) return run_squares<T, 5, 1>(p, block, offsets, room);
+      if (is_square<T, 5, 2>(p)) return run_squares<T, 5, 2>(p, block, offsets, room);
+    }
+  }
   if (p.rows == 1)
     run_rows<T, 1, kDepthwiseSums>(p, block, offsets, room);
   else if (p.columns <= kLanes<T>)
@@ -211,7 +282,75 @@ inline void run_places(const DepthwiseImage<T>& p, std::int64_t row, std::int64_
   }
   add_up_channels<T, kPlaces>(p, room, p.to + (row * p.columns + column) * p.channels);
 }
+/// Channels, whole vectors of them but perhaps for the last.
+struct Channels {
+  std::int64_t begin, end;
+};
+/// kPlaces places from `column` on of a filter of kWidth adjacent elements across: each load is for several of them.
+/// kInner: all taps lie within rows of the image.
+template <class T, std::int64_t kWidth, std::int64_t kStep, std::int64_t kPlaces, bool kInner>
+inline void run_adjacent_places(const DepthwiseImage<T>& p, Channels channels, std::int64_t row, std::int64_t column) {
+  constexpr std::int64_t kAcross = (kPlaces - 1) * kStep + kWidth;
+  const std::int64_t from = column * kStep - p.padding[1];
+  T* const to = p.to + (row * p.columns + column) * p.channels;
+  for (std::int64_t c = channels.begin; c < channels.end; c += kLanes<T>) {
+    if (p.channels - c < kLanes<T>) c = p.channels - kLanes<T>;  // the last ones once more
+    Vector<T> sums[kPlaces];
+#pragma GCC unroll 4
+    for (std::int64_t place = 0; place < kPlaces; ++place) sums[place] = Vector<T>{};
+    const T* tap = p.taps + c;
+    for (std::int64_t i = 0; i < p.window[0]; ++i) {
+      const std::int64_t y = row * p.step[0] + i * p.dilation[0] - p.padding[0];
+      const bool inside = y >= 0 && y < p.height;
+      const T* at = (inside ? p.from + (y * p.width + from) * p.channels : p.zeros) + c;
+      const std::int64_t next = inside ? p.channels : 0;
+      Vector<T> taps[kWidth];
+#pragma GCC unroll 8
+      for (std::int64_t j = 0; j < kWidth; ++j, tap += p.channels) taps[j] = load<Vector<T>>(tap);
+#pragma GCC unroll 16
+      for (std::int64_t x = 0; x < kAcross; ++x, at += next) {
+        const bool is_there = kInner || (from + x >= 0 && from + x < p.width);
+        const auto here = load<Vector<T>>(is_there ? at : p.zeros + c);
+#pragma GCC unroll 4
+        for (std::int64_t place = 0; place < kPlaces; ++place)
+          if (const std::int64_t j = x - place * kStep; j >= 0 && j < kWidth) sums[place] += taps[j] * here;
+      }
+    }
+#pragma GCC unroll 4
+    for (std::int64_t place = 0; place < kPlaces; ++place) store(to + place * p.channels + c, sums[place]);
+  }
+}
+template <class T, std::int64_t kWidth, std::int64_t kStep>
+void run_adjacent_row(const DepthwiseImage<T>& p, std::int64_t row) {
+  constexpr std::int64_t kPlaces = kDepthwisePlaces, kAcross = (kPlaces - 1) * kStep + kWidth;
+  // What some places read, and the taps of as many channels, stay in the L1 cache.
+  constexpr std::int64_t kBytes = 24 << 10, kOfChannel = (kAcross + kWidth) * static_cast<std::int64_t>(sizeof(T));
+  std::int64_t block = kBytes / (kOfChannel * p.window[0]) / kLanes<T> * kLanes<T>;
+  if (block < kLanes<T>) block = kLanes<T>;
+  for (Channels c{0, 0}; c.begin < p.channels; c.begin = c.end) {
+    c.end = c.begin + block < p.channels ? c.begin + block : p.channels;
+    std::int64_t column = 0;
+    for (; column + kPlaces <= p.columns; column += kPlaces) {
+      const std::int64_t from = column * kStep - p.padding[1];
+      if (from >= 0 && from + kAcross <= p.width)
+        run_adjacent_places<T, kWidth, kStep, kPlaces, true>(p, c, row, column);
+      else
+        run_adjacent_places<T, kWidth, kStep, kPlaces, false>(p, c, row, column);
+    }
+    for (; column < p.columns; ++column) run_adjacent_places<T, kWidth, kStep, 1, false>(p, c, row, column);
+  }
+}
+/// Whether a filter has kWidth adjacent elements across. Those of narrow vectors are not worth their code.
+template <class T, std::int64_t kWidth, std::int64_t kStep> bool is_adjacent(const DepthwiseImage<T>& p) {
+  return FERMATA_VECTOR_BYTES > 16 && p.window[1] == kWidth && p.step[1] == kStep && p.dilation[1] == 1 &&
+         p.channels >= kLanes<T>;
+}
 template <class T> void run_row(const DepthwiseImage<T>& p, std::int64_t row, const T** room) {
+  if (is_adjacent<T, 3, 1>(p)) return run_adjacent_row<T, 3, 1>(p, row);
+  if (is_adjacent<T, 3, 2>(p)) return run_adjacent_row<T, 3, 2>(p, row);
+  if (is_adjacent<T, 5, 1>(p)) return run_adjacent_row<T, 5, 1>(p, row);
+  if (is_adjacent<T, 5, 2>(p)) return run_adjacent_row<T, 5, 2>(p, row);
+  if (is_adjacent<T, 7, 1>(p)) return run_adjacent_row<T, 7, 1>(p, row);
   std::int64_t column = 0;
   for (; column + kDepthwisePlaces <= p.columns; column += kDepthwisePlaces)
     run_places<T, kDepthwisePlaces>(p, row, column, room);

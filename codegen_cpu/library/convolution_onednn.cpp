@@ -277,10 +277,16 @@ double convolution_onednn_cost(const CallArgs& args) {
              weight = static_cast<double>(p.weight.element_count() * 4);
   // Of channels-last images: eager and compiled calls choose alike, so converting others hardly counts.
   const bool is_gradient = args.op != Op::convolution;
-  const double slower = is_gradient ? 1.5 : product_rates().convolution_onednn;
+  // Filters that read one channel share no loads. For them and for those of one element, images in rows are converted
+  // in as much time as they are computed.
+  const bool is_depthwise = p.channels() == 1 && p.attributes.groups > 1, is_short = is_depthwise || p.window() == 1;
+  const bool skips = p.window() == 1 && std::ranges::any_of(p.attributes.strides, [](std::int64_t s) { return s > 1; });
+  const double slower = (is_gradient ? 1.5 : product_rates().convolution_onednn) * (is_depthwise ? 4 : skips ? 1.8 : 1);
+  const double image = is_gradient ? 0.2 : is_short ? 0.04 : 0.01;
+  const double filter = is_gradient ? 0.2 : p.dtype == DType::f32 ? 0.05 : 0.07;
   return 3000 +
          p.multiply_adds() / onednn::per_ns(onednn::convolves_natively(p.dtype) ? p.dtype : DType::f32) * slower +
-         (is_gradient ? (images + weight) * 0.2 : images * 0.01 + weight * (p.dtype == DType::f32 ? 0.05 : 0.07));
+         images * image + weight * filter;
 }
 
 }  // namespace fermata

@@ -287,6 +287,56 @@ std::vector<float> run_channels_last(Problem& p, Problem::Kernel kernel, Epilogu
   return moved_channels(y, p.y_sizes, true);
 }
 
+/// Tap by tap, each product rounded.
+std::vector<float> sums_in_order(const Problem& p) {
+  const Sizes& s = p.sizes;
+  const std::int64_t rows = s.out(0), columns = s.out(1);
+  std::vector<float> out;
+  for (std::int64_t plane = 0; plane < s.images * s.channels; ++plane)
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (std::int64_t column = 0; column < columns; ++column) {
+        float sum = 0;
+        for (std::int64_t i = 0; i < s.taps[0]; ++i)
+          for (std::int64_t j = 0; j < s.taps[1]; ++j) {
+            const std::int64_t y = row * s.stride(0) + i * s.dilation[0] - s.padding[0],
+                               x = column * s.stride(1) + j * s.dilation[1] - s.padding[1];
+            const bool inside = y >= 0 && y < s.in[0] && x >= 0 && x < s.in[1];
+            const auto at = static_cast<std::size_t>((plane * s.in[0] + y) * s.in[1] + x),
+                       tap = static_cast<std::size_t>((plane % s.channels * s.taps[0] + i) * s.taps[1] + j);
+            const float product = p.w[tap] * (inside ? p.x[at] : 0.0f);
+            sum += product;
+          }
+        out.push_back(sum);
+      }
+  return out;
+}
+
+TEST(DepthwiseConvolutions, GiveTheSameBitsInEitherOrder) {
+  std::mt19937 random(4711);
+  const auto one_of = [&](std::int64_t least, std::int64_t most) {
+    return least + static_cast<std::int64_t>(random() % static_cast<unsigned>(most - least + 1));
+  };
+  const std::int64_t sides[] = {3, 5, 7, 4}, channels[] = {1, 5, 8, 16, 17, 33, 70, 200};
+  for (int round = 0; round < 240; ++round) {
+    const std::int64_t side = sides[round % 4], step = 1 + round / 4 % 2, c = channels[random() % 8];
+    const std::int64_t taps = round % 5 == 4 ? side + 1 : side, dilation = round % 7 == 6 ? 2 : 1;
+    const Sizes s{one_of(1, 2),
+                  c,
+                  c,
+                  c,
+                  {one_of(1, 21) + (taps - 1) * dilation, one_of(1, 40) + (side - 1) * dilation},
+                  {taps, side},
+                  {one_of(0, side), one_of(0, side)},
+                  {one_of(0, side), one_of(0, side)},
+                  {dilation, dilation},
+                  {step, step}};
+    Problem p(s, static_cast<unsigned>(random()));
+    const std::vector<float> expected = sums_in_order(p);
+    ASSERT_EQ(p.run(Op::convolution, &convolution_depthwise), expected) << name(s) << " round " << round;
+    ASSERT_EQ(run_channels_last(p, &convolution_depthwise), expected) << name(s) << " round " << round;
+  }
+}
+
 TEST(WinogradConvolutions, AreSumsOfProducts) {
   for (const Sizes& s : kWinogradCases)
     for (const Op op : {Op::convolution, Op::convolution_data_gradient}) {
