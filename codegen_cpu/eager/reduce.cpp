@@ -385,8 +385,15 @@ class ReductionCall {
     const auto stored = static_cast<std::int64_t>(byte_size(x_.dtype)),
                wide = static_cast<std::int64_t>(byte_size(lifted_));
     char* gathered = buffers.get(buffers.gathered);
-    for (std::int64_t r = 0; r < b.size; ++r)
-      gather(gathered + r * count * stored, x + r * reduced_.stride, column_.stride, count, byte_size(x_.dtype));
+    if (reduced_.stride == stored) {  // turned by squares, which read whole cache lines
+      const std::int64_t sizes[] = {b.size, count}, to_strides[] = {count, 1},
+                         from_strides[] = {1, column_.stride / stored};
+      strided_copy({gathered, to_strides}, {const_cast<char*>(x), from_strides}, sizes,
+                   static_cast<std::size_t>(stored));
+    } else {
+      for (std::int64_t r = 0; r < b.size; ++r)
+        gather(gathered + r * count * stored, x + r * reduced_.stride, column_.stride, count, byte_size(x_.dtype));
+    }
     if (converts()) convert(buffers.get(buffers.converted), gathered, b.size * count);
     loops_.column_block(converts() ? buffers.converted.get() : gathered, count * wide, b.size, count, b.first, to.at);
   }

@@ -273,15 +273,13 @@ Value* Accesses::is_adjacent_along(unsigned access, unsigned axis) const {
 }
 
 /// Squares of whole vectors, whose lanes change places with their numbers one bit at a time.
-void Accesses::turn(unsigned access, Value* address, Value* column, Value* rows, std::int64_t columns,
-                    Value* to) const {
+void Accesses::turn(unsigned access, Value* address, Value* column, Value* rows, std::int64_t columns, Value* to,
+                    Value* next) const {
   const DType dtype = kernel_.accesses[access].dtype;
   const llvm::Align align(byte_size(dtype));
   const auto lanes = static_cast<std::int64_t>(b_.lanes());
   Type *const element = memory_type(b_.getContext(), dtype, 1), *const type =
                                                                     memory_type(b_.getContext(), dtype, b_.lanes());
-  // No processor foresees lines so far from each other: those of the next tile are fetched beside this one's.
-  Value* const next = b_.CreateMul(b_.i64(columns), stride(access, vector_axis()));
   b_.loop(b_.i64(0), b_.i64(columns), lanes, {}, [&](Value* index, const Values&) {
     Value* const first = move(address, b_.CreateMul(b_.CreateAdd(column, index), stride(access, vector_axis())));
     Value* const target = b_.CreateGEP(element, to, index);

@@ -75,9 +75,13 @@ class Accesses {
 
   /// Whether an access is contiguous along an axis.
   Value* is_adjacent_along(unsigned access, unsigned axis) const;
-  /// Transposes a tile of an access that is contiguous along the axis before the vector axis into `to`, row-major: rows
-  /// from `address` on and columns from `column` on, both in multiples of the vector length.
-  void turn(unsigned access, Value* address, Value* column, Value* rows, std::int64_t columns, Value* to) const;
+  /// Transposes a tile of an access that is contiguous along another axis than the vector axis into `to`, row-major:
+  /// rows from `address` on and columns from `column` on, both in multiples of the vector length. Prefetches the tile
+  /// that begins `next` bytes later.
+  void turn(unsigned access, Value* address, Value* column, Value* rows, std::int64_t columns, Value* to,
+            Value* next) const;
+  /// In bytes, from one lane to the next.
+  Value* lane_step(unsigned access) const;
   /// Whether loads treat an access as contiguous along the vector axis, as after turn().
   void set_turned(unsigned access, bool turned) { turned_[access] = turned; }
   /// Contiguous accesses are read in tiles of `columns` columns, side by side; enables prefetching of the next tile.
@@ -117,7 +121,6 @@ class Accesses {
   Values every_other_masks(Value* count) const;
   Value* skips_one(unsigned access) const;
   Value* lane_addresses(unsigned access, Value* first) const;
-  Value* lane_step(unsigned access) const;
   Value* from_memory(unsigned access, Value* memory) const;
   Value* to_memory(unsigned access, Value* value) const;
   unsigned vector_axis() const { return kernel_.rank - 1u; }

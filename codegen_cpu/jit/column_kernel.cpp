@@ -2,6 +2,7 @@
 // or by the tree of a row kernel where the kernel is one of short rows that were turned (codegen_cpu/turned_rows.h).
 #include <algorithm>
 #include <bit>
+#include <vector>
 
 #include "codegen_cpu/jit/reduction_state.h"
 
@@ -11,6 +12,9 @@ namespace {
 /// Of the rows that are reduced together from the stack, whose first-level cache they share with the rows themselves:
 /// at most so many, and states of one element of each.
 constexpr unsigned kMostTurnedLanes = 32, kMostTurnedStates = 128;
+/// Steps of an operand that lies in order along them, not along the columns, are turned by so many on the stack, for at
+/// most so many columns: their cache lines are read side by side, and stay in the L1 cache until the next steps.
+constexpr std::int64_t kTileSteps = 16, kMostTileColumns = 64;
 
 class ColumnKernel {
  public:
@@ -31,6 +35,22 @@ class ColumnKernel {
   /// Merges the upper half of `count` elements on the stack, from number `first` on, into the lower one until one is
   /// left.
   void merge_halves(const ReductionState& state, unsigned vectors, Value* first, Value* count);
+  Values step(const KernelSchedule::Stage& stage, const ReductionState& state, const Group& group, const Values& lanes,
+              Environment env);
+  /// Steps of the innermost reduced axis from `first` on.
+  Values steps(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& first, Value* count,
+               const Values& before, const Span& span, unsigned vectors, const Environment& env);
+  /// The same where operands lie in order along them; whole tiles of columns.
+  Values steps_of_tiles(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& first,
+                        Value* count, const Values& before, const Span& span, unsigned vectors, const Environment& env);
+  /// Operands that may lie so, and a place on the stack for a tile of each.
+  struct TurnedOperand {
+    unsigned access;
+    Value* tile;
+  };
+  std::vector<TurnedOperand> turned_operands();
+  /// Whether they do for a group of columns; null where there are none.
+  Value* are_in_tiles(Value* steps, const Span& span, unsigned vectors) const;
   GroupPlan plan() const;
   /// Of the states of the reductions that a stage completes; the most of a stage.
   unsigned components(const KernelSchedule::Stage& stage) const;
@@ -45,21 +65,24 @@ class ColumnKernel {
 
   Emission& e_;
   CodeBuilder& b_;
+  const std::vector<TurnedOperand> operands_;
   const GroupPlan groups_;
+  unsigned inner_axis_ = 0;
   llvm::SmallVector<Digit, 4> outer_, blocks_;  // reduced axes but the innermost; with its blocks
   Digit inner_;
   Value *passes_, *total_;
   Value* waiting_ = nullptr;
 };
 
-ColumnKernel::ColumnKernel(Emission& e) : e_(e), b_(e.b), groups_(plan()) {
+ColumnKernel::ColumnKernel(Emission& e) : e_(e), b_(e.b), operands_(turned_operands()), groups_(plan()) {
   const unsigned columns = groups_.width * b_.lanes();
   e.add_scratch(columns, groups_.masked ? columns : b_.lanes());
   const auto axes = e.outer_reduced_axes();
   for (const unsigned axis : llvm::ArrayRef(axes).drop_back()) outer_.push_back(e.accesses.axis_digit(axis));
   blocks_ = outer_;
   blocks_.push_back(e.accesses.block_digit(axes.back(), kColumnBlock));
-  inner_ = e.accesses.axis_digit(axes.back());
+  inner_axis_ = axes.back();
+  inner_ = e.accesses.axis_digit(inner_axis_);
   passes_ = e.product(outer_);
   total_ = e.product(blocks_);
   if (e.turned) {
@@ -94,8 +117,31 @@ GroupPlan ColumnKernel::plan() const {
     const unsigned lanes = std::min(kMostTurnedLanes, kMostTurnedStates / most_components());
     plan.width = std::min(plan.width, std::max(1u, lanes / b_.lanes()));
   }
+  if (!operands_.empty())
+    plan.width = std::min(plan.width, static_cast<unsigned>(kMostTileColumns) / std::max(1u, b_.lanes()));
   if (!plan.masked) plan.width = std::bit_floor(plan.width);
   return plan;
+}
+
+std::vector<ColumnKernel::TurnedOperand> ColumnKernel::turned_operands() {
+  // There is another copy of the program for such tiles.
+  constexpr unsigned kFewInstructions = 12, kMostOperands = 4;
+  std::vector<TurnedOperand> found;
+  if (e_.turned || kTileSteps % b_.lanes() != 0 || kMostTileColumns < b_.lanes()) return found;
+  for (const KernelSchedule::Stage& stage : e_.schedule.stages)
+    if (!e_.wide && e_.vector_count(stage) > kFewInstructions) return found;
+  const unsigned both = 1u << e_.outer_reduced_axes().back() | 1u << e_.vector_axis();
+  for (unsigned a = 0; a < e_.kernel.accesses.size(); ++a) {
+    const Access& access = e_.kernel.accesses[a];
+    const bool is_read = std::ranges::any_of(e_.kernel.program.instrs(),
+                                             [&](const Instr& i) { return i.prim == Prim::input && i.index == a; });
+    const bool is_stored = std::ranges::any_of(e_.kernel.stores, [&](const Store& s) { return s.access == a; });
+    if (is_read && !is_stored && !access.is_in_order() && (access.axes & both) == both && byte_size(access.dtype) == 4)
+      found.push_back({a, nullptr});
+  }
+  if (found.size() > kMostOperands) found.clear();
+  for (TurnedOperand& operand : found) operand.tile = b_.stack(b_.getInt32Ty(), kTileSteps * kMostTileColumns, 64);
+  return found;
 }
 
 void ColumnKernel::emit() {
@@ -148,16 +194,73 @@ Values ColumnKernel::reduce(const KernelSchedule::Stage& stage, const ReductionS
       [&](const Values& first, Value*, Value* along_axis, const Values& before) {
         Value* const rest = b_.CreateSub(inner_.size, b_.CreateMul(along_axis, b_.i64(kColumnBlock)));
         Value* const length = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, rest, b_.i64(kColumnBlock));
-        const Values block = e_.accesses.linear_loop(
-            {inner_}, b_.i64(0), length, first, identity, [&](const Values& at, Value*, Value*, const Values& lanes) {
-              Environment here = env;
-              const Group group{at, span, 0, vectors};
-              e_.evaluator.group(stage.element_values, group, here);
-              e_.element_stores(stage, here, group);
-              return state.combined(lanes, state.lifted(here, vectors, 0, vectors), 0, vectors);
-            });
+        const auto in_order = [&] { return steps(stage, state, first, length, identity, span, vectors, env); };
+        Value* const has_tiles = are_in_tiles(length, span, vectors);
+        const Values block =
+            has_tiles == nullptr
+                ? in_order()
+                : b_.either(
+                      has_tiles,
+                      [&] { return steps_of_tiles(stage, state, first, length, identity, span, vectors, env); },
+                      in_order);
         return b_.when(several, block, [&] { return state.combined(before, block, 0, vectors); });
       });
+}
+
+Values ColumnKernel::steps(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& first,
+                           Value* count, const Values& before, const Span& span, unsigned vectors,
+                           const Environment& env) {
+  return e_.accesses.linear_loop({inner_}, b_.i64(0), count, first, before,
+                                 [&](const Values& at, Value*, Value*, const Values& lanes) {
+                                   return step(stage, state, {at, span, 0, vectors}, lanes, env);
+                                 });
+}
+
+Values ColumnKernel::step(const KernelSchedule::Stage& stage, const ReductionState& state, const Group& group,
+                          const Values& lanes, Environment env) {
+  e_.evaluator.group(stage.element_values, group, env);
+  e_.element_stores(stage, env, group);
+  return state.combined(lanes, state.lifted(env, group.last, 0, group.last), 0, group.last);
+}
+
+Value* ColumnKernel::are_in_tiles(Value* steps, const Span& span, unsigned vectors) const {
+  if (operands_.empty() || (vectors == 1 && !span.masks.empty())) return nullptr;
+  Value* fits = b_.CreateICmpSGE(steps, b_.i64(kTileSteps));
+  if (span.left != nullptr)
+    fits = b_.CreateAnd(fits, b_.CreateICmpSGE(span.left, b_.i64(std::int64_t{vectors} * b_.lanes())));
+  for (const TurnedOperand& operand : operands_)
+    fits = b_.CreateAnd(fits, e_.accesses.is_adjacent_along(operand.access, inner_axis_));
+  return fits;
+}
+
+Values ColumnKernel::steps_of_tiles(const KernelSchedule::Stage& stage, const ReductionState& state,
+                                    const Values& first, Value* count, const Values& before, const Span& span,
+                                    unsigned vectors, const Environment& env) {
+  constexpr std::int64_t kTilesAhead = 2, kElement = 4;
+  const std::int64_t columns = std::int64_t{vectors} * b_.lanes();
+  const Span all{b_.i64(0)};  // of its lanes, whatever the masks are
+  Value* const whole = b_.CreateAnd(count, b_.i64(-kTileSteps));
+  const Values lanes = b_.loop(b_.i64(0), whole, kTileSteps, before, [&](Value* from, const Values& so_far) {
+    const Values at = e_.accesses.moved(first, inner_axis_, from);
+    for (const TurnedOperand& operand : operands_) {
+      e_.accesses.turn(operand.access, at[operand.access], b_.i64(0), b_.i64(kTileSteps), columns, operand.tile,
+                       b_.i64(kTilesAhead * kTileSteps * kElement));
+      e_.accesses.set_turned(operand.access, true);
+    }
+    const Values next =
+        e_.accesses.linear_loop({inner_}, b_.i64(0), b_.i64(kTileSteps), at, so_far,
+                                [&](const Values& of_step, Value* number, Value*, const Values& carried) {
+                                  Values addresses = of_step;
+                                  for (const TurnedOperand& operand : operands_)
+                                    addresses[operand.access] = b_.CreateGEP(b_.getInt32Ty(), operand.tile,
+                                                                             b_.CreateMul(number, b_.i64(columns)));
+                                  return step(stage, state, {addresses, all, 0, vectors}, carried, env);
+                                });
+    for (const TurnedOperand& operand : operands_) e_.accesses.set_turned(operand.access, false);
+    return next;
+  });
+  return steps(stage, state, e_.accesses.moved(first, inner_axis_, whole), b_.CreateSub(count, whole), lanes, span,
+               vectors, env);
 }
 
 Values ColumnKernel::load_waiting(const ReductionState& state, unsigned vectors, Value* number) {

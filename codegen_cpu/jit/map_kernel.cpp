@@ -98,9 +98,12 @@ void emit_tile(Emission& e, GroupPlan plan, Value* rows, const std::vector<Turne
       [&] {
         Value* const row_end = std::exchange(e.row_end, b.CreateAdd(e.row_begin, b.i64(1)));
         e.rows([&](const Values& addresses, Environment&) {
-          for (const TurnedOperand& operand : turned)
-            e.accesses.turn(operand.access, addresses[operand.access], e.column_begin, rows, kTileColumns,
-                            operand.tile);
+          for (const TurnedOperand& operand : turned) {
+            // No processor foresees lines so far from each other: those of the next tile are fetched beside this one's.
+            Value* const next = b.CreateMul(b.i64(kTileColumns), e.accesses.lane_step(operand.access));
+            e.accesses.turn(operand.access, addresses[operand.access], e.column_begin, rows, kTileColumns, operand.tile,
+                            next);
+          }
         });
         e.row_end = row_end;
         emit_rows(e, plan, turned);

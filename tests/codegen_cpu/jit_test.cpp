@@ -189,6 +189,31 @@ TEST_P(Jit, RunsManyBlocksOverSeveralReducedAxes) {
   expect_exact(kernel, {{300, 2, 3}});  // more blocks than lanes
 }
 
+/// Operands that lie in order along the steps of a column, not along the columns, are read by tiles.
+TEST_P(Jit, ReducesColumnsOfTransposedOperands) {
+  for (const DType dtype : {DType::f32, DType::i32, DType::f64})
+    for (const unsigned rank : {2u, 3u}) {
+      const unsigned all = (1u << rank) - 1u, columns = 1u << (rank - 1);
+      Kernel kernel;
+      kernel.rank = static_cast<std::uint8_t>(rank), kernel.reduced = static_cast<std::uint16_t>(all & ~columns);
+      const ValueId x = add_input(kernel, dtype, all, false), y = add_input(kernel, dtype, all, false),
+                    z = add_input(kernel, dtype, all, true), w = add_input(kernel, dtype, columns, true);
+      const ValueId product = kernel.program.add({.prim = Prim::mul, .type = dtype, .a = x, .b = y}),
+                    sum = kernel.program.add({.prim = Prim::add, .type = dtype, .a = product, .b = z}),
+                    scaled = kernel.program.add({.prim = Prim::mul, .type = dtype, .a = sum, .b = w});
+      add_store(kernel, add_reduction(kernel, Op::max, scaled, kernel.program.constant(DType::i64, 0)), columns, true);
+      add_store(kernel, scaled, all, false);
+      std::vector<std::vector<std::int64_t>> all_sizes;
+      for (int layout = 0; layout < 4; ++layout)
+        for (const std::int64_t steps : {15, 16, 17, 130})
+          for (const std::int64_t width : {1, 16, 63, 64, 65, 150}) {
+            all_sizes.emplace_back(rank, 2);
+            all_sizes.back()[rank - 2] = steps, all_sizes.back()[rank - 1] = width;
+          }
+      expect_exact(kernel, all_sizes);
+    }
+}
+
 ValueId apply(Kernel& kernel, Op op, ValueId x) {
   const Formula& formula = pointwise_formula(op, kernel.program[x].type);
   return kernel.program.inline_program(formula.program, {x}, formula.results)[0];
