@@ -254,13 +254,20 @@ Value* Accesses::load(unsigned access, Value* address, const Span& span, unsigne
     const auto gathered = [&] {
       return Values{b_.CreateMaskedGather(type, lane_addresses(access, first), align, mask, zeros)};
     };
-    memory =
-        adjacent
-            ? b_.CreateMaskedLoad(type, first, align, mask, zeros)
-            : b_.either(
-                  skips_one(access),
-                  [&] { return Values{load_every_other(access, first, 0, every_other_masks(count_of(span, vector)))}; },
-                  gathered)[0];
+    const auto every_other_or_gathered = [&] {
+      return b_.either(
+          skips_one(access),
+          [&] { return Values{load_every_other(access, first, 0, every_other_masks(count_of(span, vector)))}; },
+          gathered);
+    };
+    memory = adjacent ? b_.CreateMaskedLoad(type, first, align, mask, zeros)
+                      : b_.either(
+                            is_reversed(access), [&] { return Values{load_reversed(access, first, mask)}; },
+                            every_other_or_gathered)[0];
+  } else if (span.masks.empty()) {
+    memory = b_.either(
+        is_reversed(access), [&] { return Values{load_reversed(access, first, nullptr)}; },
+        [&] { return Values{load_by_lane(access, first, lane_step(access), nullptr)}; })[0];
   } else {
     memory = load_by_lane(access, first, lane_step(access), count_of(span, vector));
   }
@@ -311,6 +318,28 @@ void Accesses::turn(unsigned access, Value* address, Value* column, Value* rows,
       return Values{};
     });
   });
+}
+
+/// Whether the lanes of an access are elements that lie in the opposite order, as those of flip() and x[::-1] do.
+Value* Accesses::is_reversed(unsigned access) const {
+  return b_.CreateICmpEQ(lane_step(access),
+                         b_.i64(-static_cast<std::int64_t>(byte_size(kernel_.accesses[access].dtype))));
+}
+/// The vector that ends with the element at `first`, of whose lanes `mask`, if any, has those that are read.
+Value* Accesses::load_reversed(unsigned access, Value* first, Value* mask) const {
+  const DType dtype = kernel_.accesses[access].dtype;
+  const auto lanes = static_cast<int>(b_.lanes());
+  Type *const element = memory_type(b_.getContext(), dtype, 1), *const type =
+                                                                    memory_type(b_.getContext(), dtype, b_.lanes());
+  const llvm::Align align(byte_size(dtype));
+  llvm::SmallVector<int, 64> reversed;
+  for (int lane = 0; lane < lanes; ++lane) reversed.push_back(lanes - 1 - lane);
+  Value* const begin = b_.CreateConstGEP1_64(element, first, static_cast<std::uint64_t>(std::int64_t{1} - lanes));
+  Value* const vector = mask == nullptr
+                            ? static_cast<Value*>(b_.CreateAlignedLoad(type, begin, align))
+                            : b_.CreateMaskedLoad(type, begin, align, b_.CreateShuffleVector(mask, reversed),
+                                                  llvm::Constant::getNullValue(type));
+  return b_.CreateShuffleVector(vector, reversed);
 }
 
 /// Whether the lanes of an access are every other element, as those of windows that move by two places or of x[::2]

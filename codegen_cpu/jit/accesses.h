@@ -119,6 +119,8 @@ class Accesses {
   Values pair_masks(const Span& span, unsigned vector) const;
   Value* load_every_other(unsigned access, Value* first, unsigned which, const Values& masks) const;
   Values every_other_masks(Value* count) const;
+  Value* is_reversed(unsigned access) const;
+  Value* load_reversed(unsigned access, Value* first, Value* mask) const;
   Value* skips_one(unsigned access) const;
   Value* lane_addresses(unsigned access, Value* first) const;
   Value* from_memory(unsigned access, Value* memory) const;

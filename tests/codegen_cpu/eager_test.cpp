@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <numeric>
 #include <string>
 #include <vector>
 
+#include "codegen_cpu/eager/loop_nest.h"
 #include "codegen_cpu/eager/loop_tables.h"
 #include "ir/kernel.h"
 #include "ir/scalar_interpreter.h"
@@ -480,6 +482,23 @@ TEST(EagerReductions, large_calls_on_several_threads) {
     check_reduction(Op::max, t, {700, 300}, 2, Layout::dense, merged_dense({700, 300}, 2));
     check_reduction(Op::argmax, t, {3, 100'000}, 2, Layout::dense, merged_dense({3, 100'000}, 2));
   }
+}
+
+/// Into and out of memory that ends with the elements, which address sanitizers watch.
+TEST(EagerGather, ElementsAnyDistanceApart) {
+  for (const std::int64_t bytes : {1, 2, 4, 8})
+    for (const std::int64_t step : {-1, 2, -2, 1, 3, 0})
+      for (std::int64_t count = 1; count < 80; ++count) {
+        const std::int64_t reach = (count - 1) * std::abs(step) + 1;
+        std::vector<char> from(static_cast<std::size_t>(reach * bytes)), to(static_cast<std::size_t>(count * bytes));
+        for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<char>(i * 37 + i / 256);
+        const std::int64_t first = step < 0 ? (reach - 1) * bytes : 0;
+        gather(to.data(), from.data() + first, step * bytes, count, static_cast<std::size_t>(bytes));
+        for (std::int64_t i = 0; i < count * bytes; ++i)
+          ASSERT_EQ(to[static_cast<std::size_t>(i)],
+                    from[static_cast<std::size_t>(first + i / bytes * step * bytes + i % bytes)])
+              << bytes << " bytes, " << step << " apart, byte " << i << " of " << count << " elements";
+      }
 }
 
 }  // namespace

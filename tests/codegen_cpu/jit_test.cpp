@@ -321,7 +321,7 @@ TEST_P(Jit, ReadsStridedElementsAndNothingElse) {
     add_store(kernel, kernel.program.add({.prim = Prim::add, .type = dtype, .a = x, .b = x}), 1, true);
     const auto executable = compile(kernel);
     const auto bytes = static_cast<std::int64_t>(byte_size(dtype));
-    for (const std::int64_t stride : {2, 1, 3, -2})
+    for (const std::int64_t stride : {2, 1, 3, -2, -1})
       for (std::int64_t n = 1; n < 150; ++n) {
         std::byte* const first = stride > 0 ? end - ((n - 1) * stride + 1) * bytes : begin - (n - 1) * stride * bytes;
         std::vector<std::byte> got(static_cast<std::size_t>(n * bytes)), wanted(got.size());
