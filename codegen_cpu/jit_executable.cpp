@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "codegen_cpu/exchanged_axes.h"
 #include "codegen_cpu/jit_compiler.h"
 #include "codegen_cpu/joined_rows.h"
 #include "codegen_cpu/loader.h"
@@ -30,8 +31,14 @@ class VariableExecutable final : public LoadedExecutable {
         kernel_(kernel),
         turned_(turned_kernel(kernel)),
         joined_(joined_kernel(kernel)),
+        may_exchange_axes_(may_exchange_axes(kernel)),
         target_(target),
         name_(KernelNameScope::current()) {}
+
+  void launch(const KernelLaunch& launch) const override {
+    if (!may_exchange_axes_) return LoadedExecutable::launch(launch);
+    launch_exchanged(kernel_, launch, [this](const KernelLaunch& exchanged) { LoadedExecutable::launch(exchanged); });
+  }
 
   const Executable& variant_for(const KernelLaunch& launch, bool may_stream) const override {
     std::int64_t points = 1;
@@ -116,7 +123,8 @@ class VariableExecutable final : public LoadedExecutable {
                                                      std::shared_ptr<const Executable> made) {
     if (made == nullptr) return nullptr;
     if (variant.turned) return turned_executable(kernel, std::move(made));
-    return variant.joined ? joined_executable(kernel, std::move(made)) : made;
+    if (variant.joined) return joined_executable(kernel, std::move(made));
+    return may_exchange_axes(kernel) ? exchanging_executable(kernel, std::move(made)) : made;
   }
 
   std::string name_of(const JitVariant& variant) const {
@@ -152,6 +160,7 @@ class VariableExecutable final : public LoadedExecutable {
   };
   const Kernel kernel_;
   const std::optional<Kernel> turned_, joined_;
+  const bool may_exchange_axes_;
   const std::string target_, name_;
   const std::shared_ptr<Variants> variants_ = std::make_shared<Variants>();
   mutable std::atomic<std::int64_t> work_{0};  // operations so far
