@@ -7,6 +7,7 @@
 // lines are scanned in vectors (scan_loops.h).
 #include <algorithm>
 #include <complex>
+#include <span>
 
 #include "codegen_cpu/eager/eager.h"
 #include "codegen_cpu/irregular/dense_elements.h"
@@ -15,6 +16,7 @@
 #include "codegen_cpu/irregular/narrow_float.h"
 #include "codegen_cpu/irregular/scan_loops.h"
 #include "ir/ops/ordering.h"
+#include "ir/shape.h"
 #include "runtime/call_attributes.h"
 #include "runtime/thread_pool.h"
 
@@ -331,8 +333,7 @@ template <class Step, class E> class Scan {
   std::int64_t side_count_ = kSide;
 };
 
-/// Attributes [axis].
-template <class Step> void scan_with(const CallArgs& args) {
+template <class Step> void scan_rows(const CallArgs& args) {
   const DType dtype = args.inputs[0].dtype;
   if (dtype == DType::f16) return Scan<Step, Half>(args).run();
   if (dtype == DType::bf16) return Scan<Step, Brain>(args).run();
@@ -340,6 +341,64 @@ template <class Step> void scan_with(const CallArgs& args) {
     if constexpr (requires(T x) { Step::combine(x, x); })
       Scan<Step, Plain<typename Step::template Computes<T>>>(args).run();
   });
+}
+
+/// A dense copy of a view, perhaps with its axes in another order.
+class DenseCopy {
+ public:
+  explicit DenseCopy(const TensorView& view)
+      : sizes_(std::span(view.sizes, view.rank)),
+        strides_(dense_strides(sizes_)),
+        bytes_(view.element_count() * static_cast<std::int64_t>(byte_size(view.dtype))),
+        view_{bytes_.data(), view.dtype, view.rank, sizes_.data(), strides_.data()} {}
+  const TensorView& view() const { return view_; }
+
+ private:
+  const Shape sizes_, strides_;
+  const Scratch<std::byte> bytes_;
+  const TensorView view_;
+};
+
+/// A view whose axis comes last, and those behind it before it.
+struct AxisLast {
+  AxisLast(const TensorView& of, std::int64_t axis)
+      : sizes(std::span(of.sizes, of.rank)), strides(std::span(of.strides, of.rank)), view(of) {
+    std::rotate(sizes.begin() + axis, sizes.begin() + axis + 1, sizes.end());
+    std::rotate(strides.begin() + axis, strides.begin() + axis + 1, strides.end());
+    view.sizes = sizes.data(), view.strides = strides.data();
+  }
+  Shape sizes, strides;
+  TensorView view;
+};
+
+/// By way of copies in which the axis is the last one.
+template <class Step> void scan_turned(const CallArgs& args, std::int64_t axis) {
+  const AxisLast x(args.inputs[0], axis), out(args.outputs[0], axis);
+  const DenseCopy from(x.view), to(out.view);
+  copy_elements(from.view(), x.view);
+  const std::int64_t last[] = {args.inputs[0].rank - 1};
+  CallArgs rows = args;
+  rows.inputs = {&from.view(), 1}, rows.outputs = {&to.view(), 1}, rows.attributes = last;
+  scan_rows<Step>(rows);
+  copy_elements(out.view, to.view());
+}
+
+/// Attributes [axis]. Rows of results are neighbors in memory. Those of the operand are made so first, by blocks, where
+/// they are not; and lines where too few of them lie side by side.
+template <class Step> void scan_with(const CallArgs& args) {
+  constexpr std::int64_t kNarrow = 48, kShortLine = 16;  // bytes; elements
+  const TensorView& x = args.inputs[0];
+  const std::int64_t axis = attributes_of<ops::Scan>(args).axis.value;
+  std::int64_t beside = static_cast<std::int64_t>(byte_size(x.dtype));
+  for (unsigned i = static_cast<unsigned>(axis) + 1; i < x.rank; ++i) beside *= x.sizes[i];
+  const bool is_last = beside == static_cast<std::int64_t>(byte_size(x.dtype));
+  if (!is_last && beside < kNarrow && x.sizes[axis] >= kShortLine) return scan_turned<Step>(args, axis);
+  if (x.strides[x.rank - 1] == 1 || x.sizes[x.rank - 1] == 1) return scan_rows<Step>(args);
+  const DenseCopy dense(x);
+  copy_elements(dense.view(), x);
+  CallArgs of_rows = args;
+  of_rows.inputs = {&dense.view(), 1};
+  scan_rows<Step>(of_rows);
 }
 
 }  // namespace
