@@ -262,11 +262,15 @@ template <std::int64_t kTables, class T, class Put> bool into_tables(const std::
     put(tables[table * size + slot], source[i]);
     return true;
   };
+  // Of a single table several are done in a turn, so that it does not matter where the code of so short a loop lies.
+  constexpr std::int64_t kTogether = kTables == 1 ? 8 : kTables, kAhead = 256;
   std::int64_t i = 0;
-  for (; i + kTables <= count; i += kTables)
-    for (std::int64_t table = 0; table < kTables; ++table)
-      if (!one(i + table, table)) return false;
-  for (std::int64_t table = 0; i < count; ++i, ++table)
+  for (; i + kTogether <= count; i += kTogether) {
+    if constexpr (kTables == 1) __builtin_prefetch(positions + i + kAhead), __builtin_prefetch(source + i + kAhead);
+    for (std::int64_t k = 0; k < kTogether; ++k)
+      if (!one(i + k, k % kTables)) return false;
+  }
+  for (std::int64_t table = 0; i < count; ++i, table = (table + 1) % kTables)
     if (!one(i, table)) return false;
   return true;
 }
