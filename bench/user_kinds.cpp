@@ -263,6 +263,13 @@ std::vector<Case> user_kinds() {
       of("gated_30_steps", {{30, 40, 50}, {50, 210}, {70, 210}}, &gated_steps),
       of("roll_laplacian_900x1100", {{900, 1100}}, &roll_laplacian),
       of("pad_concat_900x1300", {{900, 1300}, {700, 1300}}, &pad_concat),
+      of("flip_scale_100x130x150", {{100, 130, 150}}, [](const Tensors& in) { return fm::flip(in[0], {2}) * 2 + 1; }),
+      of("turned_scale_150x130x100", {{150, 130, 100}},
+         [](const Tensors& in) {
+           return fm::permute(in[0], {2, 1, 0}) * 2 + 1;
+         }),
+      of("reversed_sums_2000x1500", {{2000, 1500}},
+         [](const Tensors& in) { return fm::copy(fm::flip(fm::cumulative_sum(fm::flip(in[0], {1}), 1), {1})); }),
       of("tile_70x31x17", {{70, 31, 17}},
          [](const Tensors& in) {
            return fm::tile(in[0], {3, 4, 5});

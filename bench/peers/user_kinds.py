@@ -49,6 +49,15 @@ class UserKinds:
     def pad_concat(self, x, y):
         return self.xp.concatenate([self.pad(x, 3, 2), self.pad(y, 1, 4), self.pad(x * 2, 0, 0)[:, : x.shape[1]]], 0)
 
+    def flip_scale(self, x):
+        return self.xp.flip(x, (2,)) * 2 + 1
+
+    def turned_scale(self, x):
+        return x.swapaxes(0, 2) * 2 + 1
+
+    def reversed_sums(self, x):
+        return self.xp.flip(self.xp.cumsum(self.xp.flip(x, (1,)), 1), (1,))
+
     def tile(self, x):
         return self.xp.tile(x, (3, 4, 5))
 
@@ -539,6 +548,7 @@ class JaxUserKinds(UserKinds):
 
 ROWS = ["group_means_400K", "one_hot_70Kx45", "embedding_gradient_20Kx48", "cross_entropy_gradient_3000x900",
         "masked_attention_10x300x44", "gated_30_steps", "roll_laplacian_900x1100", "pad_concat_900x1300", "tile_70x31x17",
+        "flip_scale_100x130x150", "turned_scale_150x130x100", "reversed_sums_2000x1500",
         "repeat_3000x170", "mix_i16_5M", "hash_i64_2M", "count_masks_5M", "masked_mean_3000x1100", "rescale_i8_7M",
         "julia_300K", "phase_shift_80x1009", "fft2_odd_8x135x147", "rfft_300K", "solve_40Kx3x3", "inv_9Kx7x7",
         "quadratic_forms_50Kx7", "matvec_6000x30x30", "small_products_20Kx6x5", "sum_of_outer_60Kx11",

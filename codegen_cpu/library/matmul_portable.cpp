@@ -277,7 +277,7 @@ void matmul_portable(const CallArgs& args, TileEpilogue epilogue) {
 bool matmul_portable_fits(const CallArgs& args) { return kReal.has(args.inputs[0].dtype); }
 
 /// Nanoseconds that each product of a batch takes in addition to its multiply-adds; one with a vector.
-constexpr double kEachProduct = 80, kEachVector = 40;
+constexpr double kEachProduct = 80, kEachVector = 25;
 
 double matmul_portable_cost(const CallArgs& args) {
   const MatmulProblem p = decode_matmul(args);
