@@ -44,7 +44,9 @@ template <class T> std::vector<T> numbers(Op op, std::int64_t count, std::mt1993
   for (T& v : x) {
     const std::int64_t r = static_cast<std::int64_t>(random() % 2001) - 1000;
     if constexpr (std::is_integral_v<T>) {
-      v = op == Op::cumulative_prod ? static_cast<T>(random() | 1) : static_cast<T>(special ? random() : r);
+      v = op == Op::cumulative_prod ? static_cast<T>(random() | 1)
+          : special                 ? static_cast<T>(random())
+                                    : static_cast<T>(r);
     } else {
       v = op == Op::cumulative_prod ? static_cast<T>(1 + 1e-4 * static_cast<double>(r))
                                     : static_cast<T>(0.37 * static_cast<double>(r));
