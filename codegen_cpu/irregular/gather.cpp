@@ -25,8 +25,7 @@ struct Element16 {
   std::uint64_t words[2];
 };
 
-/// Positions that are read together, so that they stay in the first-level cache.
-constexpr std::int64_t kPart = 2048;
+constexpr std::int64_t kPart = PositionReader::kPart;
 
 /// Where the lanes of a tensor that is addressed by position (x of gather, the result of a scatter) lie, as the index
 /// has them.

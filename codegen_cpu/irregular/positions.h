@@ -55,6 +55,7 @@ Positions positions_of(const CallArgs& args, unsigned axes = kMaxRank);
 /// The same a part at a time, so that a part stays in the first-level cache.
 class PositionReader {
  public:
+  static constexpr std::int64_t kPart = 2048;
   explicit PositionReader(const CallArgs& args);
   /// Positions [begin, begin + count) in row-major order; false where one of them is out of range.
   bool read(std::int64_t begin, std::int64_t count, std::int64_t* to) const;

@@ -29,8 +29,6 @@ constexpr std::int64_t kBlock = 512, kColumnBytes = 8 << 10;
 constexpr std::int64_t kSide = 8;
 /// Elements from one of them to the next in scratch memory: blocks themselves lie a power of two apart.
 constexpr std::int64_t kSideStep = kBlock + 24;
-/// Lanes of the widest vector of floats.
-constexpr std::int64_t kMostSides = 16;
 
 template <class T> using WrappingOf = std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool>,
                                                          std::make_unsigned<T>, std::type_identity<T>>::type;
@@ -97,18 +95,10 @@ const ScanLoopTable& scan_loops() {
   return kScanLoopsBaseline;
 #endif
 }
-template <class T> const ScanLoops<T>& loops_for() {
-  if constexpr (std::is_same_v<T, std::uint64_t>) return scan_loops().u64;
-  if constexpr (std::is_same_v<T, std::int32_t>) return scan_loops().i32;
-  if constexpr (std::is_same_v<T, std::int64_t>) return scan_loops().i64;
-  if constexpr (std::is_same_v<T, float>) return scan_loops().f32;
-  if constexpr (std::is_same_v<T, double>) return scan_loops().f64;
-}
 /// Whether there are loops over a line, and over lines side by side.
-template <class Step, class T> constexpr bool kHasLine =
-    Step::kCompares ? std::is_floating_point_v<T> || std::is_same_v<T, std::int32_t> || std::is_same_v<T, std::int64_t>
-                    : std::is_same_v<T, std::uint64_t>;
-template <class Step, class T> constexpr bool kHasSides = !Step::kCompares && std::is_floating_point_v<T>;
+template <class Step, class T> constexpr bool kHasLine = kHasScanLoops<T> &&
+                                                         (Step::kCompares ? kComparesByLine<T> : kSumsByLine<T>);
+template <class Step, class T> constexpr bool kHasSides = kHasScanLoops<T> && !Step::kCompares && kSumsBySides<T>;
 
 template <class Step, class E> class Scan {
  public:
@@ -123,9 +113,12 @@ template <class Step, class E> class Scan {
         x_(static_cast<const Bits*>(args.inputs[0].data)),
         out_(static_cast<Bits*>(args.outputs[0].data)) {
     if constexpr (kLines)
-      if (from_.stride() == 1 && to_.stride() == 1) line_ = Step::line_of(loops_for<T>());
+      if (from_.stride() == 1 && to_.stride() == 1) line_ = Step::template line_of<T>(scan_loops());
     if constexpr (kSides)
-      if (from_.stride() == 1) sides_ = Step::sides_of(loops_for<T>()), side_count_ = loops_for<T>().sides;
+      if (from_.stride() == 1) {
+        const ScanLoops<T>& loops = scan_loops();
+        sides_ = Step::template sides_of<T>(loops), side_count_ = loops.sides;
+      }
   }
 
   void run() {
@@ -183,9 +176,9 @@ template <class Step, class E> class Scan {
   }
   /// Lines from `first` on. The last one is scanned again, to the same bits, where there are too few.
   void scan_side_by_side(std::int64_t first, std::int64_t lines, T* inside) const {
-    const T* x[kMostSides];
-    T *to[kMostSides], before[kMostSides];
-    Bits* out[kMostSides];
+    const T* x[kMostScanSides];
+    T *to[kMostScanSides], before[kMostScanSides];
+    Bits* out[kMostScanSides];
     for (std::int64_t side = 0; side < side_count_; ++side) {
       const std::int64_t line = std::min(first + side, lines - 1);
       x[side] = x_ + from_[line], out[side] = out_ + to_[line];
@@ -240,8 +233,8 @@ template <class Step, class E> class Scan {
   void scan_inside(const Bits* x, T* inside) const {
     if constexpr (kSides)
       if (sides_ != nullptr) {
-        const T* from[kMostSides];
-        T* to[kMostSides];
+        const T* from[kMostScanSides];
+        T* to[kMostScanSides];
         for (std::int64_t side = 0; side < side_count_; ++side)
           from[side] = x + side * kBlock, to[side] = inside + side * kSideStep;
         return sides_(from, to, kBlock);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 namespace fermata {
 
@@ -17,15 +18,20 @@ template <class T> struct ScanLoops {
   std::int64_t sides;
 };
 
-/// Sums and products of integers are computed in 64 bits, and of unsigned ones, whose bits are those of signed ones.
-/// Unsigned ones are rarely compared.
-struct ScanLoopTable {
-  ScanLoops<std::uint64_t> u64;
-  ScanLoops<std::int32_t> i32;
-  ScanLoops<std::int64_t> i64;
-  ScanLoops<float> f32;
-  ScanLoops<double> f64;
-};
+/// Which of them there are. Sums and products of integers are computed as unsigned ones, whose bits are those of signed
+/// ones; unsigned ones are rarely compared.
+template <class T> inline constexpr bool kSumsByLine = std::is_unsigned_v<T>;
+template <class T> inline constexpr bool kSumsBySides = std::is_floating_point_v<T>;
+template <class T> inline constexpr bool kComparesByLine = !std::is_unsigned_v<T>;
+inline constexpr int kMostScanSides = 16;
+
+/// A base for each dtype: sums of integers have 64 bits.
+struct ScanLoopTable : ScanLoops<std::uint64_t>,
+                       ScanLoops<std::int32_t>,
+                       ScanLoops<std::int64_t>,
+                       ScanLoops<float>,
+                       ScanLoops<double> {};
+template <class T> inline constexpr bool kHasScanLoops = std::is_base_of_v<ScanLoops<T>, ScanLoopTable>;
 extern const ScanLoopTable kScanLoopsBaseline;
 #if defined(__x86_64__)
 extern const ScanLoopTable kScanLoopsAvx2;

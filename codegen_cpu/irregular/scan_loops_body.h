@@ -19,6 +19,7 @@ namespace {
 template <class T> constexpr int kLanes = FERMATA_VECTOR_BYTES / static_cast<int>(sizeof(T));
 template <class T> struct VectorOf { typedef T Type __attribute__((vector_size(FERMATA_VECTOR_BYTES))); };
 template <class T> using Vector = typename VectorOf<T>::Type;
+static_assert(kLanes<float> <= kMostScanSides);
 
 template <class T> constexpr bool kIsFloat = std::is_floating_point_v<T>;
 template <class T> constexpr T greatest() {
@@ -149,22 +150,24 @@ template <class Step, class T> void scan_sides(const T* const* x, T* const* out,
 template <class T> constexpr ScanLoops<T> loops_of() {
   ScanLoops<T> loops{};
   loops.sides = kLanes<T>;
-  if constexpr (std::is_unsigned_v<T>) {
+  if constexpr (kSumsByLine<T>) {
     loops.sum_line = &scan_line<Sum, T>;
     loops.prod_line = &scan_line<Product, T>;
-  } else {
+  }
+  if constexpr (kComparesByLine<T>) {
     loops.max_line = &scan_line<Maximum, T>;
     loops.min_line = &scan_line<Minimum, T>;
   }
-  if constexpr (kIsFloat<T>) {
+  if constexpr (kSumsBySides<T>) {
     loops.sum_sides = &scan_sides<Sum, T>;
     loops.prod_sides = &scan_sides<Product, T>;
   }
   return loops;
 }
 
-constexpr ScanLoopTable kLoops{loops_of<std::uint64_t>(), loops_of<std::int32_t>(), loops_of<std::int64_t>(),
-                               loops_of<float>(), loops_of<double>()};
+template <class... T> constexpr ScanLoopTable table_of(ScanLoops<T>... loops) { return {loops...}; }
+constexpr ScanLoopTable kLoops = table_of(loops_of<std::uint64_t>(), loops_of<std::int32_t>(), loops_of<std::int64_t>(),
+                                          loops_of<float>(), loops_of<double>());
 
 }  // namespace
 }  // namespace fermata

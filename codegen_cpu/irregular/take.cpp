@@ -24,8 +24,7 @@ struct Rows {
 
 /// Rows that are shorter than this are copied by element: a call for each would take longer.
 constexpr std::int64_t kShortRow = 16;
-/// Positions that are read together, so that they stay in the first-level cache.
-constexpr std::int64_t kPart = 2048;
+constexpr std::int64_t kPart = PositionReader::kPart;
 
 /// The rows of one outer place at `count` positions.
 template <class T> void take_rows(const Rows& r, const T* from, const std::int64_t* at, T* to, std::int64_t count) {

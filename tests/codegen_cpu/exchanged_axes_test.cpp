@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include "codegen_cpu/jit_compiler.h"
 
@@ -41,13 +44,13 @@ std::vector<std::int64_t> strides_in(const std::vector<unsigned>& order, const s
 TEST(ExchangedAxes, AgreeWithTheInterpreter) {
   std::string reason;
   if (!JitCompiler::instance().available(&reason)) GTEST_SKIP() << reason;
-  for (const unsigned rank : {3u, 4u})
-    for (const bool wide : {false, true}) {
+  for (const char* const target : {"", "avx2"})
+    for (const auto& [rank, wide] : {std::pair{3u, false}, {3u, true}, {4u, false}, {4u, true}}) {
       const Kernel kernel = three_operands(rank);
       verify(kernel);
       ASSERT_TRUE(may_exchange_axes(kernel));
       const auto code = exchanging_executable(
-          kernel, executable_from_object(JitCompiler::instance().object_for(kernel, nullptr, {}, {.wide = wide})));
+          kernel, executable_from_object(JitCompiler::instance().object_for(kernel, nullptr, target, {.wide = wide})));
       std::vector<unsigned> order(rank), other(rank);
       std::iota(order.begin(), order.end(), 0u);
       do {
@@ -82,7 +85,7 @@ TEST(ExchangedAxes, AgreeWithTheInterpreter) {
             launch.row_begin = begin, launch.row_end = end;
             code->launch(launch);
           }
-          ASSERT_EQ(memory[3], expected) << "rank " << rank << " size " << size;
+          ASSERT_EQ(memory[3], expected) << target << " rank " << rank << " size " << size;
         }
       } while (std::ranges::next_permutation(order).found);
     }

@@ -176,8 +176,8 @@ TEST(Scan, LoopsOfEveryInstructionSetAgree) {
     all.push_back(&kScanLoopsAvx512);
 #endif
   for (const ScanLoopTable* const table : all) {
-    check_loops(table->u64, random), check_loops(table->i32, random), check_loops(table->i64, random);
-    check_loops(table->f32, random), check_loops(table->f64, random);
+    check_loops<std::uint64_t>(*table, random), check_loops<std::int32_t>(*table, random);
+    check_loops<std::int64_t>(*table, random), check_loops<float>(*table, random), check_loops<double>(*table, random);
   }
 }
 
