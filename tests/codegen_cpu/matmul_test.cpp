@@ -187,6 +187,34 @@ std::vector<const PortableKernels*> runnable_kernels() {
   return kernels;
 }
 
+/// Several columns are summed together where there is one vector, not where there are two.
+template <class T>
+void one_vector_as_one_of_two(const PortableKernels& kernels, MatmulStorage storage, std::mt19937_64& random) {
+  const auto run = kernels.vector_product[static_cast<std::size_t>(storage)];
+  std::normal_distribution<T> normal;
+  for (const std::int64_t k : {1, 3, 8, 15, 16, 17, 40, 63, 64, 65, 100, 130, 500, 513})
+    for (const std::int64_t columns : {1, 7, 16, 33})
+      for (const std::int64_t gap : {0, 1, 20}) {
+        std::vector<T> x(static_cast<std::size_t>(2 * k)), one(static_cast<std::size_t>(columns)), two(2 * one.size()),
+            matrix(static_cast<std::size_t>((columns - 1) * (k + gap) + k));
+        for (T& v : x) v = normal(random);
+        for (T& v : matrix) v = random() % 9 == 0 ? -T(0) : normal(random);
+        std::vector<std::byte> memory(vector_scratch_bytes(2, k) + 64);
+        void* const scratch = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64);
+        run({x.data(), 1, 0, 1, matrix.data(), 1, k + gap, true, one.data(), 0, 1, columns, k, scratch});
+        run({x.data(), 2, k, 1, matrix.data(), 1, k + gap, true, two.data(), columns, 1, columns, k, scratch});
+        ASSERT_EQ(std::memcmp(one.data(), two.data(), one.size() * sizeof(T)), 0)
+            << k << " elements, " << columns << " columns, gap " << gap << ", seed " << seed();
+      }
+}
+TEST(Matmul, OneVectorGivesTheBitsOfTwo) {
+  std::mt19937_64 random(seed());
+  for (const PortableKernels* const kernels : runnable_kernels()) {
+    one_vector_as_one_of_two<float>(*kernels, MatmulStorage::f32, random);
+    one_vector_as_one_of_two<double>(*kernels, MatmulStorage::f64, random);
+  }
+}
+
 /// Calls a tile kernel for a whole product, with the right side as it lies or in panels.
 void multiply_tile(const PortableKernels& kernels, std::size_t storage, Product& p, bool in_panels) {
   const std::int64_t rows = p.lhs.sizes[0], columns = p.rhs.sizes[1], k = p.depth();
