@@ -43,12 +43,8 @@ class ColumnKernel {
   /// The same where operands lie in order along them; whole tiles of columns.
   Values steps_of_tiles(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& first,
                         Value* count, const Values& before, const Span& span, unsigned vectors, const Environment& env);
-  /// Operands that may lie so, and a place on the stack for a tile of each.
-  struct TurnedOperand {
-    unsigned access;
-    Value* tile;
-  };
-  std::vector<TurnedOperand> turned_operands();
+  /// Operands that may lie so.
+  std::vector<TurnedOperand> turned_operands() const;
   /// Whether they do for a group of columns; null where there are none.
   Value* are_in_tiles(Value* steps, const Span& span, unsigned vectors) const;
   GroupPlan plan() const;
@@ -123,25 +119,9 @@ GroupPlan ColumnKernel::plan() const {
   return plan;
 }
 
-std::vector<ColumnKernel::TurnedOperand> ColumnKernel::turned_operands() {
-  // There is another copy of the program for such tiles.
-  constexpr unsigned kFewInstructions = 12, kMostOperands = 4;
-  std::vector<TurnedOperand> found;
-  if (e_.turned || kTileSteps % b_.lanes() != 0 || kMostTileColumns < b_.lanes()) return found;
-  for (const KernelSchedule::Stage& stage : e_.schedule.stages)
-    if (!e_.wide && e_.vector_count(stage) > kFewInstructions) return found;
-  const unsigned both = 1u << e_.outer_reduced_axes().back() | 1u << e_.vector_axis();
-  for (unsigned a = 0; a < e_.kernel.accesses.size(); ++a) {
-    const Access& access = e_.kernel.accesses[a];
-    const bool is_read = std::ranges::any_of(e_.kernel.program.instrs(),
-                                             [&](const Instr& i) { return i.prim == Prim::input && i.index == a; });
-    const bool is_stored = std::ranges::any_of(e_.kernel.stores, [&](const Store& s) { return s.access == a; });
-    if (is_read && !is_stored && !access.is_in_order() && (access.axes & both) == both && byte_size(access.dtype) == 4)
-      found.push_back({a, nullptr});
-  }
-  if (found.size() > kMostOperands) found.clear();
-  for (TurnedOperand& operand : found) operand.tile = b_.stack(b_.getInt32Ty(), kTileSteps * kMostTileColumns, 64);
-  return found;
+std::vector<TurnedOperand> ColumnKernel::turned_operands() const {
+  if (e_.turned || kTileSteps % b_.lanes() != 0 || kMostTileColumns < b_.lanes()) return {};
+  return e_.turned_operands(e_.outer_reduced_axes().back(), kTileSteps * kMostTileColumns);
 }
 
 void ColumnKernel::emit() {

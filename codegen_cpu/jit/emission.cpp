@@ -182,6 +182,26 @@ void Emission::store(const std::vector<std::uint16_t>& stores, const Environment
   }
 }
 
+std::vector<TurnedOperand> Emission::turned_operands(unsigned axis, std::int64_t elements) {
+  // There is another copy of the program for such tiles.
+  constexpr unsigned kFewInstructions = 12, kMostOperands = 4;
+  std::vector<TurnedOperand> found;
+  for (const KernelSchedule::Stage& stage : schedule.stages)
+    if (!affords(vector_count(stage), kFewInstructions, ~0u)) return found;
+  const unsigned both = 1u << axis | 1u << vector_axis();
+  for (unsigned a = 0; a < kernel.accesses.size(); ++a) {
+    const Access& access = kernel.accesses[a];
+    const bool is_read = std::ranges::any_of(kernel.program.instrs(),
+                                             [&](const Instr& i) { return i.prim == Prim::input && i.index == a; });
+    const bool is_stored = std::ranges::any_of(kernel.stores, [&](const Store& s) { return s.access == a; });
+    if (is_read && !is_stored && !access.is_in_order() && (access.axes & both) == both && byte_size(access.dtype) == 4)
+      found.push_back({a, nullptr});
+  }
+  if (found.size() > kMostOperands) found.clear();
+  for (TurnedOperand& operand : found) operand.tile = b.stack(b.getInt32Ty(), static_cast<std::uint64_t>(elements), 64);
+  return found;
+}
+
 unsigned Emission::vector_count(const KernelSchedule::Stage& stage) const {
   return static_cast<unsigned>(
       std::ranges::count_if(stage.element_values, [&](ValueId id) { return evaluator.varies_along_vector_axis(id); }));

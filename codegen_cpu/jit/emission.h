@@ -26,6 +26,12 @@ struct CodeVariant {
   bool listed = false;     // instructions have line numbers (line_marks.h)
 };
 
+/// A transposed operand, and a place on the stack for what a tile reads of it, in rows.
+struct TurnedOperand {
+  unsigned access;
+  Value* tile;
+};
+
 struct Emission {
   Emission(llvm::Function& function, const Kernel& kernel, const Isa& isa, CodeVariant variant);
 
@@ -73,6 +79,10 @@ struct Emission {
   const SpilledValues::Stage& kept_in(const KernelSchedule::Stage& stage) const;
   /// Sets up the values known at the start of a stage.
   void enter(const KernelSchedule::Stage& stage, Environment& env) const;
+
+  /// Operands that may lie in order along an axis, not along the vector axis, so that tiles of them may be turned; with
+  /// a place on the stack for `elements` of each.
+  std::vector<TurnedOperand> turned_operands(unsigned axis, std::int64_t elements);
 
   /// Chooses the grouping for a stage, with `reserved` registers in use.
   GroupPlan group_plan(const KernelSchedule::Stage& stage, unsigned reserved, unsigned limit) const;

@@ -22,32 +22,10 @@ bool crosses_rows(const Kernel& kernel) {
 /// where they lie along one axis, because the processor fetches lines that follow each other together.
 constexpr std::int64_t kTileRows = 16, kTallTileRows = 4 * kTileRows, kTileColumns = 64;
 
-/// A transposed operand, and a place on the stack for what a tile reads of it, in rows.
-struct TurnedOperand {
-  unsigned access;
-  Value* tile;
-};
-
 /// Operands of which a tile may be turned: a vector of one then lies across as many rows as it has lanes.
 std::vector<TurnedOperand> turned_operands(Emission& e) {
-  // There is another copy of the program for such tiles.
-  constexpr unsigned kFewInstructions = 12, kMostOperands = 4;
-  const KernelSchedule::Stage& stage = e.schedule.stages[0];
-  std::vector<TurnedOperand> found;
-  if (e.kernel.rank < 2 || kTileRows % e.b.lanes() != 0 || !(e.wide || e.vector_count(stage) <= kFewInstructions))
-    return found;
-  for (unsigned a = 0; a < e.kernel.accesses.size(); ++a) {
-    const Access& access = e.kernel.accesses[a];
-    const bool is_read = std::ranges::any_of(e.kernel.program.instrs(),
-                                             [&](const Instr& i) { return i.prim == Prim::input && i.index == a; });
-    const bool is_stored = std::ranges::any_of(e.kernel.stores, [&](const Store& s) { return s.access == a; });
-    const auto both = 3u << (e.kernel.rank - 2u);
-    if (is_read && !is_stored && !access.is_in_order() && (access.axes & both) == both && byte_size(access.dtype) == 4)
-      found.push_back({a, nullptr});
-  }
-  if (found.size() > kMostOperands) found.clear();
-  for (TurnedOperand& operand : found) operand.tile = e.b.stack(e.b.getInt32Ty(), kTallTileRows * kTileColumns, 64);
-  return found;
+  if (e.kernel.rank < 2 || kTileRows % e.b.lanes() != 0) return {};
+  return e.turned_operands(e.kernel.rank - 2u, kTallTileRows * kTileColumns);
 }
 
 /// Where `turned` are given, rows are those of a tile of them.
