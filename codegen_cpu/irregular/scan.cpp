@@ -14,6 +14,7 @@
 #include "codegen_cpu/irregular/irregular.h"
 #include "codegen_cpu/irregular/lines.h"
 #include "codegen_cpu/irregular/narrow_float.h"
+#include "codegen_cpu/irregular/row_major_result.h"
 #include "codegen_cpu/irregular/scan_loops.h"
 #include "ir/ops/ordering.h"
 #include "ir/shape.h"
@@ -336,22 +337,6 @@ template <class Step> void scan_rows(const CallArgs& args) {
   });
 }
 
-/// A dense copy of a view, perhaps with its axes in another order.
-class DenseCopy {
- public:
-  explicit DenseCopy(const TensorView& view)
-      : sizes_(std::span(view.sizes, view.rank)),
-        strides_(dense_strides(sizes_)),
-        bytes_(view.element_count() * static_cast<std::int64_t>(byte_size(view.dtype))),
-        view_{bytes_.data(), view.dtype, view.rank, sizes_.data(), strides_.data()} {}
-  const TensorView& view() const { return view_; }
-
- private:
-  const Shape sizes_, strides_;
-  const Scratch<std::byte> bytes_;
-  const TensorView view_;
-};
-
 /// A view whose axis comes last, and those behind it before it.
 struct AxisLast {
   AxisLast(const TensorView& of, std::int64_t axis)
@@ -364,34 +349,31 @@ struct AxisLast {
   TensorView view;
 };
 
-/// By way of copies in which the axis is the last one.
-template <class Step> void scan_turned(const CallArgs& args, std::int64_t axis) {
-  const AxisLast x(args.inputs[0], axis), out(args.outputs[0], axis);
-  const DenseCopy from(x.view), to(out.view);
-  copy_elements(from.view(), x.view);
-  const std::int64_t last[] = {args.inputs[0].rank - 1};
-  CallArgs rows = args;
-  rows.inputs = {&from.view(), 1}, rows.outputs = {&to.view(), 1}, rows.attributes = last;
-  scan_rows<Step>(rows);
-  copy_elements(out.view, to.view());
+/// Rows of results are neighbors in memory. Those of the operand are made so first, by blocks, where they are not.
+template <class Step> void scan_dense_rows(const CallArgs& args) {
+  const TensorView& x = args.inputs[0];
+  if (x.strides[x.rank - 1] == 1 || x.sizes[x.rank - 1] == 1) return scan_rows<Step>(args);
+  const DenseElements dense(x);
+  const Shape strides = dense_strides({x.sizes, x.rank});
+  TensorView rows = x;
+  rows.data = const_cast<void*>(dense.data()), rows.strides = strides.data(), rows.buffer = nullptr;
+  CallArgs of_rows = args;
+  of_rows.inputs = {&rows, 1};
+  scan_rows<Step>(of_rows);
 }
 
-/// Attributes [axis]. Rows of results are neighbors in memory. Those of the operand are made so first, by blocks, where
-/// they are not; and lines where too few of them lie side by side.
+/// Attributes [axis]. Where too few lines lie side by side, by way of copies in which the axis is the last one.
 template <class Step> void scan_with(const CallArgs& args) {
   constexpr std::int64_t kNarrow = 48, kShortLine = 16;  // bytes; elements
   const TensorView& x = args.inputs[0];
-  const std::int64_t axis = attributes_of<ops::Scan>(args).axis.value;
+  const std::int64_t axis = attributes_of<ops::Scan>(args).axis.value, last = x.rank - 1;
   std::int64_t beside = static_cast<std::int64_t>(byte_size(x.dtype));
-  for (unsigned i = static_cast<unsigned>(axis) + 1; i < x.rank; ++i) beside *= x.sizes[i];
-  const bool is_last = beside == static_cast<std::int64_t>(byte_size(x.dtype));
-  if (!is_last && beside < kNarrow && x.sizes[axis] >= kShortLine) return scan_turned<Step>(args, axis);
-  if (x.strides[x.rank - 1] == 1 || x.sizes[x.rank - 1] == 1) return scan_rows<Step>(args);
-  const DenseCopy dense(x);
-  copy_elements(dense.view(), x);
-  CallArgs of_rows = args;
-  of_rows.inputs = {&dense.view(), 1};
-  scan_rows<Step>(of_rows);
+  for (std::int64_t i = axis + 1; i <= last; ++i) beside *= x.sizes[i];
+  if (axis == last || beside >= kNarrow || x.sizes[axis] < kShortLine) return scan_dense_rows<Step>(args);
+  const AxisLast from(x, axis), to(args.outputs[0], axis);
+  CallArgs turned = args;
+  turned.inputs = {&from.view, 1}, turned.outputs = {&to.view, 1}, turned.attributes = {&last, 1};
+  run_row_major(turned, &scan_dense_rows<Step>);
 }
 
 }  // namespace
