@@ -34,7 +34,10 @@ LaunchChecker::LaunchChecker(const Kernel& kernel, const jit::ObjectInfo& info, 
     const std::size_t bytes = byte_size(kernel.accesses[a].dtype);
     reaches_.push_back(reach_of(points, strides, bytes));
     Reach& reach = reaches_.back();
-    if (reach.begin == reach.end) continue;  // else pairs are read and written whole
+    if (reach.begin == reach.end) continue;
+    if (kernel.accesses[a].gathered)
+      reach.extend(gathered_reach(kernel, static_cast<std::uint16_t>(a), launch) *
+                   static_cast<std::int64_t>(bytes));  // else pairs are read and written whole
     if (kernel.accesses[a].half == Half::real) reach.end += static_cast<std::int64_t>(bytes);
     if (kernel.accesses[a].half == Half::imaginary) reach.begin -= static_cast<std::int64_t>(bytes);
   }

@@ -36,6 +36,7 @@ struct OpFacts {
   Required<OperandPrecision> precision;
   bool keeps_order = false;        // a view of all elements of its operand, in row-major order whatever the sizes
   bool begins_as_operand = false;  // kernels first copy operand 0 to the result, unless it is there already
+  bool gathers = false;            // reads operand 0 along its axis at positions, operand 1, and nothing else
 };
 inline constexpr OpFacts kFreeView{.effect = Effect::pure,
                                    .cost = Cost::pass,
@@ -119,6 +120,8 @@ class KernelEmitter {
   /// The row-major index within the given axes of the result.
   virtual ValueId position(std::uint16_t axes) = 0;
   virtual ValueId convert(ValueId value, DType to) = 0;
+  /// The elements of operand 0 at the positions that operand 1 has; for ops that gather.
+  virtual ValueId gathered(unsigned axis) = 0;
   /// Rounds to the dtype of the result, as a store and a load would.
   virtual ValueId rounded(ValueId value) = 0;
 

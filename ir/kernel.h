@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,8 +46,9 @@ struct Access {
   DType dtype;                // in memory; bool is one byte, 0 or 1
   std::uint16_t axes = 0;     // bit d: the stride along domain axis d may be non-zero; clear bits are broadcast
   bool unit_stride = false;   // the stride along the vector axis is 1 element (only with its bit in `axes`)
-  bool address_only = false;  // used only by Prim::offset: no pointer; strides give the offset
+  bool address_only = false;  // used only by Prim::offset and Prim::position: no pointer; strides give the offset
   Half half = Half::none;     // only without the two above
+  bool gathered = false;      // used only by Prim::gather, which may read any element behind the one at this point
   bool operator==(const Access&) const = default;
   /// Whether neighbors along the vector axis are neighbors in memory, or nearly so.
   bool is_in_order() const { return unit_stride || half != Half::none; }
@@ -110,6 +112,14 @@ std::string to_string(const Kernel& kernel);
 std::string serialize(const Kernel& kernel);
 Kernel deserialize_kernel(std::string_view bytes);
 
+/// What becomes of a launch with a Prim::position out of range. It runs to its end.
+struct LaunchFailure {
+  std::uint8_t failed = 0;  // 1: at least one is out of range
+  /// By interpret() only: the first value of the program that was, and what it was at the first such point.
+  ValueId value = kNoValue;
+  std::int64_t position = 0, number = 0;
+};
+
 /// The arguments of a launch. It covers rows [row_begin, row_end) of the linear index over the parallel axes
 /// (row-major, without a parallel vector axis) and, if the vector axis is parallel, elements [column_begin, column_end)
 /// of it. Callers split the ranges over threads; column_begin is a multiple of 64.
@@ -121,7 +131,8 @@ struct KernelLaunch {
   const std::uint64_t* scalars;  // one 8-byte slot per scalar
   std::int64_t row_begin, row_end;
   std::int64_t column_begin, column_end;
-  void* partials = nullptr;  // split launches only, see Executable
+  void* partials = nullptr;          // split launches only, see Executable
+  LaunchFailure* failure = nullptr;  // of programs with Prim::position
 };
 
 /// The number of blocks of one row's reduction for these sizes (see kReductionBlock and kColumnBlock).
@@ -129,9 +140,24 @@ std::int64_t reduction_blocks(const Kernel& kernel, const std::int64_t* sizes);
 /// True for row kernels of a single stage without per-point stores: their blocks can run separately, see Executable.
 bool can_split(const Kernel& kernel, const KernelSchedule& schedule);
 
+/// Whether a launch may fail.
+bool has_positions(const Kernel& kernel);
+/// From the element of a gathered access at a point to the last one that it may read, in elements: the offset of the
+/// last position on the axis. Programs have no other offsets: see gathered_axis().
+std::int64_t gathered_reach(const Kernel& kernel, std::uint16_t access, const KernelLaunch& launch);
+/// The axis that a Prim::gather reads along: its offset is a Prim::position, or the product of one and `step`. Both are
+/// constants, or offsets of accesses without axes. nullopt if the offset is something else.
+struct GatheredAxis {
+  ValueId size, step;  // no step: 1
+};
+std::optional<GatheredAxis> gathered_axis(const Kernel& kernel, const Instr& gather);
+
 /// Runs a kernel description element by element with the same reduction trees. Defines the semantics of kernels and is
 /// the oracle for code generators. Any dtype; slow.
 void interpret(const Kernel& kernel, const KernelLaunch& launch);
+/// Only checks the positions of a launch without points, on axes of other elements: they are as those of a launch that
+/// has one for each empty axis.
+void interpret_positions(const Kernel& kernel, const KernelLaunch& launch);
 /// interpret() in two steps, if can_split(): blocks [column_begin, column_end) of row row_begin, then the merge of all
 /// its blocks. `partials` points to the state of block 0: one 8-byte slot per component of each reduction.
 std::size_t interpret_state_bytes(const Kernel& kernel);

@@ -88,6 +88,20 @@ class Machine {
     }
   }
 
+  void run_positions() {
+    const std::vector<ValueId> ids = values_of_positions();
+    std::int64_t points = 1;
+    for (unsigned axis = 0; axis < kernel_.rank; ++axis) points *= std::max<std::int64_t>(launch_.sizes[axis], 1);
+    for (std::int64_t i = 0; i < points; ++i) {
+      std::int64_t rest = i;
+      for (unsigned axis = kernel_.rank; axis-- > 0;) {
+        const std::int64_t size = std::max<std::int64_t>(launch_.sizes[axis], 1);
+        point_[axis] = rest % size, rest /= size;
+      }
+      compute(ids);
+    }
+  }
+
   void run_partial() {
     set_row(launch_.row_begin);
     compute(schedule_.row_prologue);
@@ -115,6 +129,32 @@ class Machine {
   }
 
  private:
+  /// Positions, and what they are computed from, where none of it is along an empty axis or of a reduction.
+  std::vector<ValueId> values_of_positions() const {
+    std::uint16_t empty = 0;
+    for (unsigned axis = 0; axis < kernel_.rank; ++axis)
+      if (launch_.sizes[axis] == 0) empty = static_cast<std::uint16_t>(empty | 1u << axis);
+    const ScalarProgram& program = kernel_.program;
+    std::vector<bool> exists(program.size()), needed(program.size());
+    const auto operands = [&](ValueId id) { return std::array{program[id].a, program[id].b, program[id].c}; };
+    for (ValueId id = 0; id < program.size(); ++id) {
+      const Instr& instr = program[id];
+      const bool has_access = instr.prim == Prim::input || instr.prim == Prim::offset || instr.prim == Prim::gather;
+      exists[id] = instr.prim != Prim::reduced && (!has_access || (kernel_.accesses[instr.index].axes & empty) == 0);
+      for (const ValueId from : operands(id)) exists[id] = exists[id] && (from == kNoValue || exists[from]);
+    }
+    for (auto id = static_cast<ValueId>(program.size()); id-- > 0;) {
+      needed[id] = exists[id] && (needed[id] || program[id].prim == Prim::position);
+      if (!needed[id]) continue;
+      for (const ValueId from : operands(id))
+        if (from != kNoValue) needed[from] = true;
+    }
+    std::vector<ValueId> ids;
+    for (ValueId id = 0; id < program.size(); ++id)
+      if (needed[id]) ids.push_back(id);
+    return ids;
+  }
+
   std::int64_t slots_per_block() const { return static_cast<std::int64_t>(interpret_state_bytes(kernel_) / 8); }
 
   void set_row(std::int64_t row) {
@@ -143,6 +183,11 @@ class Machine {
     const Instr& instr = kernel_.program[id];
     switch (instr.prim) {
       case Prim::input: return load_slot(instr.type, element(instr.index));
+      case Prim::gather: {
+        const auto distance = static_cast<std::int64_t>(values_[instr.a] * byte_size(instr.type));
+        return load_slot(instr.type, element(instr.index) + distance);
+      }
+      case Prim::position: check_position(id); break;
       case Prim::offset: return static_cast<std::uint64_t>(offset(instr.index));
       case Prim::scalar: return load_slot(instr.type, &launch_.scalars[instr.index]);
       case Prim::constant: return instr.bits;
@@ -151,6 +196,15 @@ class Machine {
     }
     const ScalarStep& step = steps_[id];
     return step.function(values_[step.a], values_[step.b], values_[step.c]);
+  }
+  void check_position(ValueId id) const {
+    const auto at = static_cast<std::int64_t>(values_[kernel_.program[id].a]),
+               size = static_cast<std::int64_t>(values_[kernel_.program[id].b]);
+    LaunchFailure* const failure = launch_.failure;
+    if ((at >= -size && at < size) || failure == nullptr) return;
+    failure->failed = 1;
+    if (id < failure->value)
+      failure->value = id, failure->position = at, failure->number = offset(kernel_.program[id].index);
   }
   void compute(const std::vector<ValueId>& ids) {
     for (const ValueId id : ids) values_[id] = value(id);
@@ -265,6 +319,7 @@ std::size_t interpret_state_bytes(const Kernel& kernel) {
 }
 
 void interpret(const Kernel& kernel, const KernelLaunch& launch) { Machine(kernel, launch).run(); }
+void interpret_positions(const Kernel& kernel, const KernelLaunch& launch) { Machine(kernel, launch).run_positions(); }
 void interpret_partial(const Kernel& kernel, const KernelLaunch& launch) { Machine(kernel, launch).run_partial(); }
 void interpret_finish(const Kernel& kernel, const KernelLaunch& launch) { Machine(kernel, launch).run_finish(); }
 

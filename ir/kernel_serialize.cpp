@@ -13,7 +13,7 @@
 namespace fermata {
 namespace {
 
-constexpr std::uint8_t kVersion = 1;
+constexpr std::uint8_t kVersion = 2;
 constexpr std::size_t kChecksumBytes = 8;
 constexpr std::uint64_t kPrimCount = [] {
   std::uint64_t n = 0;
@@ -140,7 +140,9 @@ void check_indices(const Kernel& kernel) {
     if (index >= count) Reader::damaged("index out of range");
   };
   for (const Instr& instr : kernel.program.instrs()) {
-    if (instr.prim == Prim::input || instr.prim == Prim::offset) within(instr.index, kernel.accesses.size());
+    if (instr.prim == Prim::input || instr.prim == Prim::offset || instr.prim == Prim::gather ||
+        instr.prim == Prim::position)
+      within(instr.index, kernel.accesses.size());
     if (instr.prim == Prim::scalar) within(instr.index, kernel.scalars.size());
     if (instr.prim != Prim::reduced) continue;
     within(instr.index, kernel.reductions.size());
@@ -162,8 +164,8 @@ std::string serialize(const Kernel& kernel) {
   out.list(kernel.accesses, [&](const Access& access) {
     out.number(static_cast<std::uint64_t>(access.dtype));
     out.number(access.axes);
-    out.number((access.unit_stride ? 1u : 0u) | (access.address_only ? 2u : 0u) |
-               static_cast<unsigned>(access.half) << 2);
+    out.number((access.unit_stride ? 1u : 0u) | (access.address_only ? 2u : 0u) | (access.gathered ? 4u : 0u) |
+               static_cast<unsigned>(access.half) << 3);
   });
   out.dtypes(kernel.scalars);
   out.program(kernel.program);
@@ -192,9 +194,9 @@ Kernel deserialize_kernel(std::string_view bytes) {
   in.list([&] {
     Access access{.dtype = in.dtype(), .axes = static_cast<std::uint16_t>(in.below(1u << kernel.rank, "axes"))};
     constexpr std::uint64_t kHalves = 3;
-    const std::uint64_t flags = in.below(4 * kHalves, "flags");
+    const std::uint64_t flags = in.below(8 * kHalves, "flags");
     access.unit_stride = (flags & 1) != 0, access.address_only = (flags & 2) != 0;
-    access.half = static_cast<Half>(flags >> 2);
+    access.gathered = (flags & 4) != 0, access.half = static_cast<Half>(flags >> 3);
     kernel.accesses.push_back(access);
   });
   kernel.scalars = in.dtypes();

@@ -24,6 +24,10 @@ void check_operands(const ScalarProgram& program, ValueId at) {
     if (i < wanted && given[i] >= at) broken("%{} ({}) uses a value that does not precede it", at, name(instr.prim));
   }
   if (is_leaf(instr.prim)) return;
+  if (instr.prim == Prim::gather) {
+    if (program[instr.a].type != DType::i64) broken("%{} gathers at {}", at, name(program[instr.a].type));
+    return;
+  }
   const bool selects = instr.prim == Prim::select;
   const DType operand = program[selects ? instr.b : instr.a].type;
   if (selects && program[instr.a].type != DType::boolean) broken("%{} selects by {}", at, name(program[instr.a].type));
@@ -40,7 +44,8 @@ void check_constant(const Instr& instr, ValueId at) {
   if (width < 64 && instr.bits >> width != 0) broken("%{} has constant bits beyond its dtype", at);
 }
 
-void check_leaf(const Kernel& kernel, ValueId at) {
+/// A leaf, or one that names an access.
+void check_index(const Kernel& kernel, ValueId at) {
   const Instr& instr = kernel.program[at];
   const auto same = [&](DType type) {
     if (instr.type != type) broken("%{} ({}) is {}, not {}", at, name(instr.prim), name(instr.type), name(type));
@@ -50,14 +55,23 @@ void check_leaf(const Kernel& kernel, ValueId at) {
   };
   switch (instr.prim) {
     case Prim::input:
+    case Prim::gather:
       within(kernel.accesses.size());
       same(kernel.accesses[instr.index].dtype);
       if (kernel.accesses[instr.index].address_only)
         broken("%{} reads access {}, which has no memory", at, instr.index);
+      if (kernel.accesses[instr.index].gathered != (instr.prim == Prim::gather))
+        broken("%{} reads access {} in another way than it is described", at, instr.index);
+      if (instr.prim == Prim::gather && !gathered_axis(kernel, instr)) broken("%{} gathers at no position", at);
       break;
     case Prim::offset:
       within(kernel.accesses.size());
       same(DType::i64);
+      if (kernel.accesses[instr.index].gathered) broken("%{} is the offset of a gathered access", at);
+      break;
+    case Prim::position:
+      within(kernel.accesses.size());
+      if (!kernel.accesses[instr.index].address_only) broken("%{} is not numbered by offsets", at);
       break;
     case Prim::scalar:
       within(kernel.scalars.size());
@@ -89,7 +103,7 @@ void check_combine(const Reduction& reduction, std::size_t index) {
     else if (instr.prim == Prim::parameter) {
       if (instr.index >= combine.parameters.size() || combine.parameters[instr.index] != instr.type)
         broken("reduction {}: %{} is no parameter of the combine", index, i);
-    } else if (is_leaf(instr.prim))
+    } else if (is_leaf(instr.prim) || instr.prim == Prim::gather || instr.prim == Prim::position)
       broken("reduction {}: the combine has a {}", index, name(instr.prim));
   }
   if (combine.parameters.size() != 2 * components || combine.results.size() != components)
@@ -126,6 +140,7 @@ void check_stores(const Kernel& kernel) {
       broken("store {} is out of range", s);
     const Access& access = kernel.accesses[store.access];
     if (access.address_only) broken("store {} goes to access {}, which has no memory", s, store.access);
+    if (access.gathered) broken("store {} goes to access {}, which is gathered", s, store.access);
     if (access.dtype != kernel.program[store.value].type)
       broken("store {} puts {} into {}", s, name(kernel.program[store.value].type), name(access.dtype));
     if (stored[store.access]) broken("access {} is stored twice", store.access);
@@ -169,13 +184,16 @@ void verify(const Kernel& kernel) {
     if (access.half != Half::none && (access.unit_stride || access.address_only || !is_floating(access.dtype) ||
                                       (access.axes >> (kernel.rank - 1) & 1) == 0))
       broken("access {} is no half of complex numbers", i);
+    if (access.gathered && (access.address_only || access.half != Half::none))
+      broken("access {} cannot be gathered", i);
   }
   for (const DType t : kernel.scalars)
     if (!kStoredReal.has(t)) broken("a scalar has dtype {}", name(t));
   check_reductions(kernel);
   for (ValueId i = 0; i < kernel.program.size(); ++i) {
     check_operands(kernel.program, i);
-    if (is_leaf(kernel.program[i].prim)) check_leaf(kernel, i);
+    const Prim prim = kernel.program[i].prim;
+    if (is_leaf(prim) || prim == Prim::gather || prim == Prim::position) check_index(kernel, i);
   }
   check_stores(kernel);
   check_schedule(kernel);

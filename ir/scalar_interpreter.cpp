@@ -195,6 +195,11 @@ template <class To, class From> Slot convert_function(Slot a, Slot, Slot) {
 
 Slot select_function(Slot condition, Slot b, Slot c) { return (condition & 0xff) != 0 ? b : c; }
 Slot bitcast_function(Slot a, Slot, Slot) { return a; }
+Slot position_function(Slot a, Slot b, Slot) {
+  const auto given = from_slot<std::int64_t>(a), size = from_slot<std::int64_t>(b);
+  const std::int64_t at = given < 0 ? wrap<std::int64_t>(a + b) : given;
+  return at >= 0 && at < size ? static_cast<Slot>(at) : 0;
+}
 
 }  // namespace
 
@@ -203,6 +208,7 @@ PrimFunction prim_function(Prim prim, DType type, DType operand) {
   PrimFunction found = nullptr;
   switch (prim) {
     case Prim::select: return type == operand ? select_function : nullptr;
+    case Prim::position: return type == DType::i64 && operand == DType::i64 ? position_function : nullptr;
     case Prim::bitcast: return byte_size(type) == byte_size(operand) ? bitcast_function : nullptr;
     case Prim::convert:
       visit_real(type,
@@ -236,7 +242,7 @@ std::vector<ScalarStep> scalar_steps(const ScalarProgram& program) {
     ScalarStep step;
     const auto slot = [](ValueId id) { return id == kNoValue ? 0 : id; };
     step.a = slot(instr.a), step.b = slot(instr.b), step.c = slot(instr.c);
-    if (operand_count(instr.prim) > 0) {
+    if (operand_count(instr.prim) > 0 && instr.prim != Prim::gather) {
       const ValueId typed = instr.prim == Prim::select ? instr.b : instr.a;
       step.function = prim_function(instr.prim, instr.type, program[typed].type);
       if (step.function == nullptr)

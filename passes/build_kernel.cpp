@@ -30,6 +30,7 @@ struct SymbolicAccess {
   IndexMap map;
   DType dtype;
   Half half;  // of a complex value there are two accesses, the real parts first
+  bool gathered = false;
 };
 
 class KernelBuilder {
@@ -98,6 +99,7 @@ class KernelBuilder {
       auto followed = map ? follow_views(g_, n.operands[k].value, *map) : std::nullopt;
       if (!followed) throw_internal("a view was fused that cannot be folded");
       operands.push_back(reach(followed->source, std::move(followed->map)));
+      if (is_gathered(n, k)) accesses_[static_cast<std::size_t>(-1 - operands.back())].gathered = true;
     }
     instances_[instance].operands = std::move(operands);
   }
@@ -189,6 +191,50 @@ class KernelBuilder {
     const std::size_t access = add_access(KernelSource::Kind::position, v, mask, map, DType::i64);
     return program().add({.prim = Prim::offset, .type = DType::i64, .index = static_cast<std::uint16_t>(access)});
   }
+  /// The element of operand 0 at the position that operand 1 is.
+  ValueId gathered(ValueId v, const Instance& at, unsigned axis) {
+    const auto access = static_cast<std::size_t>(-1 - at.operands[0]);
+    const std::uint32_t record = g_.nodes[v].record;
+    const DType dtype = accesses_[access].dtype;
+    const ValueId size = number_of_axis(access, PathStep::Kind::size, record, axis);
+    const ValueId given = convert(operand(v, at, 1), DType::i64);
+    const std::size_t number =
+        add_access(KernelSource::Kind::position, v, mask_of_positions(g_, v), at.map, DType::i64);
+    const ValueId position = program().add({.prim = Prim::position,
+                                            .type = DType::i64,
+                                            .index = static_cast<std::uint16_t>(number),
+                                            .a = given,
+                                            .b = size});
+    if (std::ranges::find(built_.checked, position, &std::pair<ValueId, ValueId>::first) == built_.checked.end())
+      built_.checked.emplace_back(position, v);
+    ValueId offset = position;
+    if (!steps_by_one(accesses_[access], axis))
+      offset = program().add({.prim = Prim::mul,
+                              .type = DType::i64,
+                              .a = position,
+                              .b = number_of_axis(access, PathStep::Kind::step, record, axis)});
+    const ValueId element =
+        program().add({.prim = Prim::gather, .type = dtype, .index = static_cast<std::uint16_t>(access), .a = offset});
+    return convert(element, compute_dtype(dtype));
+  }
+  /// The size of the axis that is gathered along, or the step along it.
+  ValueId number_of_axis(std::size_t access, PathStep::Kind kind, std::uint32_t record, unsigned axis) {
+    const SymbolicAccess& of = accesses_[access];
+    IndexMap map;
+    map.axes.assign(rank_, {});
+    map.path.assign(of.map.path.begin(), std::ranges::find(of.map.path, PathStep::Kind::gathered, &PathStep::kind));
+    map.path.push_back({kind, record, static_cast<std::uint16_t>(axis)});
+    map.path.push_back({PathStep::Kind::stretch, g_.nodes[group_.domain].record, 0});
+    const std::size_t number = add_access(KernelSource::Kind::layout, of.source.value, 0, map, DType::i64);
+    return program().add({.prim = Prim::offset, .type = DType::i64, .index = static_cast<std::uint16_t>(number)});
+  }
+  /// Whether neighbors along an axis that is gathered along are neighbors in memory whatever the sizes: it is the last
+  /// one of a dense buffer, or of a reshape of one.
+  bool steps_by_one(const SymbolicAccess& a, unsigned axis) const {
+    const auto views = std::ranges::find(a.map.path, PathStep::Kind::gathered, &PathStep::kind) - a.map.path.begin();
+    return is_dense(a) && !has_channels_last(a) && views == (a.map.reshaped ? 1 : 0) &&
+           next_axis(a, static_cast<int>(axis)) == static_cast<int>(g_.nodes[shape_value(a)].shape.rank());
+  }
   ValueId operand(ValueId v, const Instance& at, std::size_t k) {
     const GraphNode& n = g_.nodes[v];
     if (n.operands[k].is_scalar()) return scalar(v, n.operands[k].scalar, compute_dtype(operand_dtype(g_, n)));
@@ -264,6 +310,7 @@ class KernelBuilder {
     ValueId scalar(std::uint16_t index, DType dtype) override { return builder_.scalar(node_, index, dtype); }
     ValueId position(std::uint16_t axes) override { return builder_.position(node_, axes, at_.map); }
     ValueId convert(ValueId value, DType to) override { return builder_.convert(value, to); }
+    ValueId gathered(unsigned axis) override { return builder_.gathered(node_, at_, axis); }
     ValueId rounded(ValueId value) override { return builder_.round_to(value, builder_.g_.nodes[node_].dtype); }
 
    private:
@@ -325,6 +372,9 @@ class KernelBuilder {
     if (axis >= 0 && a.source.kind == KernelSource::Kind::position && (a.source.mask >> axis & 1) == 0) return -1;
     return axis;
   }
+  static bool has_memory(const SymbolicAccess& a) {
+    return a.source.kind == KernelSource::Kind::load || a.source.kind == KernelSource::Kind::store;
+  }
   /// The value whose axes the map speaks of.
   ValueId shape_value(const SymbolicAccess& a) const { return a.map.reshaped ? a.map.reshape : a.source.value; }
   bool is_dense(const SymbolicAccess& a) const {
@@ -333,7 +383,7 @@ class KernelBuilder {
   }
   /// Whether the buffer has its second axis innermost. Then no reshape stands between it and the domain.
   bool has_channels_last(const SymbolicAccess& a) const {
-    return a.source.kind != KernelSource::Kind::position && is_channels_last(program_, a.source.value);
+    return has_memory(a) && is_channels_last(program_, a.source.value);
   }
   /// The domain axis that loop i goes along: where channels are innermost, those that are reduced are before them.
   unsigned axis_of_loop(unsigned i) const {
@@ -403,10 +453,8 @@ class KernelBuilder {
   }
 
   Access lay_out_access(const SymbolicAccess& a) const {
-    Access out{.dtype = a.dtype,
-               .axes = 0,
-               .unit_stride = false,
-               .address_only = a.source.kind == KernelSource::Kind::position};
+    Access out{
+        .dtype = a.dtype, .axes = 0, .unit_stride = false, .address_only = !has_memory(a), .gathered = a.gathered};
     if (rank_ == 0) return out;
     for (std::size_t r = 0; r < built_.axes.size(); ++r)
       for (unsigned d = built_.axes[r].first; d <= built_.axes[r].last; ++d)

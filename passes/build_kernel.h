@@ -1,6 +1,7 @@
 // Builds the kernel description of one group: the emit form of its members, their loads and stores, and the loop nest.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "ir/kernel.h"
@@ -12,7 +13,7 @@ class Dimensions;
 
 /// A tensor argument of the kernel before slots are known.
 struct KernelSource {
-  enum class Kind : std::uint8_t { load, store, position };
+  enum class Kind : std::uint8_t { load, store, position, layout };  // layout: a number of the value's layout
   Kind kind;
   ValueId value;
   std::uint16_t mask = 0;  // position: axes counted
@@ -21,7 +22,8 @@ struct KernelSource {
 
 struct BuiltKernel {
   Kernel kernel;
-  std::vector<KernelSource> sources;  // one per access
+  std::vector<std::pair<ValueId, ValueId>> checked;  // positions of the program, and the node that reads there
+  std::vector<KernelSource> sources;                 // one per access
   std::vector<ScalarSource> scalars;
   std::vector<AxisRun> axes;  // one per kernel axis
   std::uint32_t domain_record = 0;

@@ -42,6 +42,7 @@ std::size_t prim_count(const Graph& g, ValueId v) {
   const GraphNode& n = g.nodes[v];
   const DType operand = operand_dtype(g, n);
   if (is_complex(operand) || is_complex(n.dtype)) return complex_form_size(n.op, operand, n.dtype);
+  if (traits(n.op).gathers) return 6;
   if (!is_pointwise(n.op)) return family(n.op) == Family::random ? 120 : 1;
   return pointwise_formula(n.op, compute_dtype(operand)).program.size();
 }
@@ -87,6 +88,7 @@ class Fuser {
     std::iota(first_joined_.begin(), first_joined_.end(), ValueId{0});
     merge_producers();
     merge_siblings();
+    call_what_stayed_alone();
   }
 
  private:
@@ -142,6 +144,16 @@ class Fuser {
         if (!dims_.same_shape(p_.groups[index(a)].domain, p_.groups[index(b)].domain)) continue;
         try_home_merge(a, b);
       }
+    }
+  }
+
+  /// What gathers and nothing else is done better by a call, which copies whole rows.
+  void call_what_stayed_alone() {
+    for (Group& group : p_.groups) {
+      if (!group.alive || group.members.size() != 1 || !traits(g_.nodes[group.members[0]].op).gathers) continue;
+      p_.group_of[group.members[0]] = -1;
+      p_.choices[group.members[0]].form = Form::call;
+      group.members.clear(), group.inlined.clear(), group.alive = false;
     }
   }
 
@@ -245,10 +257,12 @@ class Fuser {
     const auto followed = map ? follow_views(g_, g_.nodes[v].operands[k].value, *map) : std::nullopt;
     if (!followed) return Verdict::no("a view cannot be folded into a load");
     bool inlined;
+    const bool gathered = is_gathered(g_.nodes[v], k);
     if (!contains(group, followed->source, inlined)) {
-      ++accesses;
+      accesses += gathered ? 3 : 1;  // with the size of the axis, and the step along it
       return Verdict::yes();
     }
+    if (gathered) return Verdict::no("its elements are read at positions");
     if (inlined) return Verdict::yes();
     std::vector<std::int8_t> below;
     home_axes(p_, dims_, group, followed->source, below);
@@ -352,6 +366,7 @@ class Fuser {
     std::size_t cost = 0;
     for (const ValueId v : x.members) {
       cost += prims_[v];
+      if (traits(g_.nodes[v].op).may_fail_on_values) return Verdict::no("all its elements are checked");
       if (output_[v]) return Verdict::no("its value is also needed");
       for (const ValueId u : users_[v])
         if (!only_reaches(u, x, y)) return Verdict::no("other calls read its value");
@@ -421,6 +436,7 @@ class Fuser {
         if (!followed) return false;
         bool inlined;
         if (contains(group, followed->source, inlined)) {
+          if (is_gathered(n, k)) return false;
           if (inlined) {
             work.push_back({followed->source, followed->map});
             continue;

@@ -34,7 +34,8 @@ bool is_by_rows(const KernelStep& kernel) {
 }
 
 bool may_be_epilogue(const CallStep& call, const KernelStep& kernel) {
-  return form_of(call) != EpilogueForm::none && reads_as_it_lies(kernel, call.output.slot) && is_by_rows(kernel);
+  return form_of(call) != EpilogueForm::none && !kernel.may_fail() && reads_as_it_lies(kernel, call.output.slot) &&
+         is_by_rows(kernel);
 }
 
 bool reads(const KernelStep& kernel, std::uint32_t slot) {

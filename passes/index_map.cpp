@@ -22,6 +22,37 @@ void remap(IndexMap& map, const std::vector<std::int8_t>& axes) {
     if (a.axis >= 0) a.axis = axes[static_cast<std::size_t>(a.axis)];
 }
 
+/// The axes [first, first + count) of `rank` axes in a mask.
+std::uint16_t mask_of(unsigned first, unsigned count) {
+  return static_cast<std::uint16_t>(((1u << count) - 1u) << first);
+}
+
+/// Of a node that gathers. Its axes are those of the elements before the axis, those of the positions, and the rest.
+std::optional<IndexMap> into_gather(const Graph& graph, const GraphNode& n, const IndexMap& at, std::size_t k) {
+  if (at.reshaped) return std::nullopt;
+  const unsigned axis = static_cast<unsigned>(axis_of(n.op, n.attributes)), rank = n.shape.rank();
+  const unsigned x_rank = graph.nodes[n.operands[0].value].shape.rank(), positions = rank + 1 - x_rank;
+  IndexMap map = at;
+  if (k == 0) {
+    std::vector<std::int8_t> axes;
+    for (unsigned i = 0; i < rank; ++i)
+      axes.push_back(static_cast<std::int8_t>(i < axis ? i : i < axis + positions ? -1 : i - positions + 1));
+    remap(map, axes);
+    prepend(map.path, {PathStep::Kind::gathered, n.record, static_cast<std::uint16_t>(axis)});
+    return map;
+  }
+  if (graph.nodes[n.operands[1].value].shape.rank() == rank) return map;  // a position for each element
+  std::vector<std::int8_t> axes;
+  for (unsigned i = 0; i < rank; ++i)
+    axes.push_back(static_cast<std::int8_t>(i < axis || i >= axis + positions ? -1 : i - axis));
+  remap(map, axes);
+  prepend(map.path, {PathStep::Kind::stretch, n.record, 0});
+  const unsigned behind = rank - axis - positions;
+  prepend(map.path, {PathStep::Kind::insert, 0,
+                     static_cast<std::uint16_t>(mask_of(0, axis) | mask_of(axis + positions, behind))});
+  return map;
+}
+
 }  // namespace
 
 IndexMap identity_map(std::size_t rank) {
@@ -30,8 +61,16 @@ IndexMap identity_map(std::size_t rank) {
   return map;
 }
 
+std::uint16_t mask_of_positions(const Graph& graph, ValueId node) {
+  const GraphNode& n = graph.nodes[node];
+  const unsigned rank = n.shape.rank(), x_rank = graph.nodes[n.operands[0].value].shape.rank();
+  if (graph.nodes[n.operands[1].value].shape.rank() == rank) return mask_of(0, rank);
+  return mask_of(static_cast<unsigned>(axis_of(n.op, n.attributes)), rank + 1 - x_rank);
+}
+
 std::optional<IndexMap> into_operand(const Graph& graph, ValueId node, const IndexMap& at, std::size_t k) {
   const GraphNode& n = graph.nodes[node];
+  if (traits(n.op).gathers) return into_gather(graph, n, at, k);
   IndexMap map = at;
   if (!is_pointwise(n.op)) return map;
   const GraphNode& operand = graph.nodes[n.operands[k].value];

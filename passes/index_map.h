@@ -31,8 +31,15 @@ struct IndexMap {
 
 /// The map of a value with the axes of the domain.
 IndexMap identity_map(std::size_t rank);
+/// Whether a node reads operand `k` at positions: the operand must be in memory.
+inline bool is_gathered(const GraphNode& node, std::size_t k) { return k == 0 && traits(node.op).gathers; }
+
+/// The axes of the result of such a node that go along its positions.
+std::uint16_t mask_of_positions(const Graph& graph, ValueId node);
+
 /// The map of operand `k` of a node with map `at`, before any view ops of the operand. For reductions `at` is the map
-/// of the operand's own axes. nullopt if a reshape above and a broadcast here cannot be folded together.
+/// of the operand's own axes. A gathered operand has none for the axis that it is gathered along. nullopt if a reshape
+/// above and a broadcast here cannot be folded together.
 std::optional<IndexMap> into_operand(const Graph& graph, ValueId node, const IndexMap& at, std::size_t k);
 /// The map of a view op's operand; nullopt if it cannot be folded.
 std::optional<IndexMap> through_view(const Graph& graph, ValueId view, const IndexMap& at);

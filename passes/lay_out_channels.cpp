@@ -77,7 +77,8 @@ class ChannelLayouts {
     return true;
   }
   bool goes_through_images(const Group& group) const {
-    return group.reduced == 0 && g_.nodes[group.domain].shape.rank() == 4 &&
+    return std::ranges::none_of(group.members, [&](ValueId v) { return traits(g_.nodes[v].op).gathers; }) &&
+           group.reduced == 0 && g_.nodes[group.domain].shape.rank() == 4 &&
            all_stored(group, [&](ValueId v) { return has_shape_of(group, v); });
   }
   /// The images [N, C, ..] whose windows [N, C, window .., places ..] a kernel reduces by a maximum, before
@@ -108,6 +109,7 @@ class ChannelLayouts {
     if (is_convolution(u)) return n.operands[0].value == v && n.operands[1].value != v;
     if (is_move(u)) return chosen_[u];
     if (is_view(n.op)) return leads_to_pools(u, v);
+    if (traits(n.op).gathers) return false;
     const Group* const group = group_of(u);
     if (group == nullptr || is_inlined(*group, u)) return false;
     if (group->channels_last) return has_shape_of(*group, v);

@@ -18,6 +18,7 @@
 #include "passes/dimensions.h"
 #include "passes/form_fma.h"
 #include "passes/index_map.h"
+#include "passes/position_checks.h"
 #include "runtime/stats.h"
 #include "runtime/thread_pool.h"
 
@@ -301,9 +302,10 @@ class Lowering {
         default: slot = slot_of_[s.value];
       }
       step.sources.push_back({slot, path_of(s)});
-      step.element_bytes.push_back(s.kind == KernelSource::Kind::position ? 0
-                                                                          : byte_size(built.kernel.accesses[i].dtype));
+      const Access& access = built.kernel.accesses[i];
+      step.element_bytes.push_back(access.address_only ? 0 : byte_size(access.dtype));
     }
+    step.checks = position_checks(g_, built);
     step.is_of_weights = is_of_weights(p_.groups[index(group)]);
     step.name = kernel_name(p_.groups[index(group)]);
     step.where = g_.nodes[p_.groups[index(group)].members.back()].where;
@@ -362,7 +364,7 @@ class Lowering {
         continue;
       }
       const std::size_t rank = is_pointwise(n.op) ? n.shape.rank() : g_.nodes[n.operands[k].value].shape.rank();
-      const auto map = into_operand(g_, v, identity_map(rank), k);
+      const auto map = is_pointwise(n.op) ? into_operand(g_, v, identity_map(rank), k) : identity_map(rank);
       const auto followed = map ? follow_views(g_, n.operands[k].value, *map) : std::nullopt;
       if (!followed) throw_internal("an operand of a call step is not a view of a buffer");
       step.operands.push_back({false, static_cast<std::uint16_t>(step.sources.size())});

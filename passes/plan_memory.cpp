@@ -12,7 +12,7 @@ namespace {
 /// Whether what the call finds in its operands may be an error. Others can only run out of memory.
 bool depends_on_values(const CallStep& step) { return traits(step.op).may_fail_on_values; }
 
-bool depends_on_values(const KernelStep&) { return false; }
+bool depends_on_values(const KernelStep& step) { return step.may_fail(); }
 bool depends_on_values(const BoxedCallStep&) { return true; }
 
 bool may_fail(const PlanStep& step) {

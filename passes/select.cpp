@@ -88,6 +88,10 @@ bool emits(const Program& program, const GraphNode& n) {
   const BackendCell* const cell = backend_cell(n.op, program.backend);
   const DType operand = operand_dtype(program.graph, n);
   if (cell == nullptr || !cell->emits.has(operand)) return false;
+  // Positions are i64 in kernels.
+  if (traits(n.op).gathers && (program.form == PlanForm::shipped || n.dtype != operand || is_complex(n.dtype) ||
+                               program.graph.nodes[n.operands[1].value].dtype == DType::u64))
+    return false;
   if (!is_of_complex(program.graph, n)) return true;
   const bool is_of_real =
       !is_complex(operand) && has_emit_form(n.op);  // a cast: real operands may lead to real results only

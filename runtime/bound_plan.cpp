@@ -83,8 +83,10 @@ void BoundPlan::bind_steps(const Plan& plan, std::span<const Node* const> record
   steps_.finish();
   has_one_part_ = parts < 2;
   has_boxed_ = plan.has_boxed_calls();
-  has_calls_ =
-      std::ranges::any_of(plan.steps, [](const PlanStep& step) { return !std::holds_alternative<KernelStep>(step); });
+  has_calls_ = std::ranges::any_of(plan.steps, [](const PlanStep& step) {
+    const auto* const kernel = std::get_if<KernelStep>(&step);
+    return kernel == nullptr || kernel->may_fail();
+  });
 }
 
 void BoundPlan::run(const Plan& plan, std::span<const LeafBuffer> leaves, std::span<void* const> outputs,

@@ -36,6 +36,8 @@ struct LaunchPoints {
 struct Reach {
   std::int64_t begin = 0, end = 0;
   bool holds(std::int64_t from, std::int64_t to) const { return begin <= from && to <= end; }
+  /// By that many bytes behind each element, or before it.
+  void extend(std::int64_t bytes) { (bytes < 0 ? begin : end) += bytes; }
 };
 /// The range that an access with these strides may touch. Strides are in elements, 0 along axes where it does not vary.
 /// Points outside the sizes do not count.

@@ -6,10 +6,11 @@
 #include <algorithm>
 #include <atomic>
 #include <utility>
+#include <vector>
 
 #include "codegen_cpu/irregular/strided_copy.h"
-#include "ir/error.h"
 #include "ir/op_traits.h"
+#include "ir/position_error.h"
 #include "ir/shape.h"
 #include "runtime/thread_pool.h"
 
@@ -17,19 +18,9 @@ namespace fermata {
 namespace {
 
 [[noreturn]] void throw_out_of_range(const CallArgs& args, std::int64_t at, const std::string& value) {
-  static constexpr std::string_view kLabels[] = {"x", "index", "source"};
-  const std::int64_t axis = axis_of(args.op, args.attributes), size = args.inputs[0].sizes[axis];
-  std::vector<ErrorOperand> operands;
-  for (std::size_t i = 0; i < args.inputs.size(); ++i) {
-    const TensorView& v = args.inputs[i];
-    operands.push_back({kLabels[i], to_string(v.dtype, {v.sizes, v.rank}), ""});
-  }
-  operands[0].note = fmt::format("axis {} is {}", axis, size);
-  operands[1].note = fmt::format("element {} is {}", at, value);
-  throw IndexError(
-      1204, format_error(1204, "IndexError",
-                         fmt::format("{}: position {} leaves axis {} of size {}", name(args.op), value, axis, size),
-                         operands, args.where));
+  std::vector<TensorType> operands;
+  for (const TensorView& v : args.inputs) operands.push_back({v.dtype, Shape({v.sizes, v.rank})});
+  throw_position_error(args.op, axis_of(args.op, args.attributes), operands, value, at, args.where);
 }
 
 /// Widens and wraps; gives the first element out of range, or the count.

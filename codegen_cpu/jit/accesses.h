@@ -73,6 +73,17 @@ class Accesses {
   Value* offset(unsigned access, Value* address) const;
   Value* offsets(unsigned access, Value* address, const Span& span, unsigned vector) const;
 
+  /// Positions on an axis of `size` elements from those that are `given`, for several vectors or one scalar: see
+  /// Prim::position. Only lanes of `masks`, if there are any, make the launch fail.
+  void check_positions(Values& given, Value* size, const Values& masks) const;
+  /// Elements at offsets (Prim::gather): one for all lanes, vector number `vector` of a span from one offset, or from
+  /// an offset for each lane.
+  Value* gather_uniform(unsigned access, Value* address, Value* offset) const;
+  Value* behind(unsigned access, Value* address, Value* offset) const;
+  Value* gather(unsigned access, Value* address, Value* offsets, const Span& span, unsigned vector) const;
+  /// Whether the target reads elements at different offsets in one instruction.
+  bool has_gather(unsigned access) const;
+
   /// Whether an access is contiguous along an axis.
   Value* is_adjacent_along(unsigned access, unsigned axis) const;
   /// Transposes a tile of an access that is contiguous along another axis than the vector axis into `to`, row-major:
@@ -123,6 +134,7 @@ class Accesses {
   Value* load_reversed(unsigned access, Value* first, Value* mask) const;
   Value* skips_one(unsigned access) const;
   Value* lane_addresses(unsigned access, Value* first) const;
+  Value* gather_by_lane(unsigned access, Value* first, Value* distances, Value* count) const;
   Value* from_memory(unsigned access, Value* memory) const;
   Value* to_memory(unsigned access, Value* value) const;
   unsigned vector_axis() const { return kernel_.rank - 1u; }
@@ -131,13 +143,15 @@ class Accesses {
   CodeBuilder& b_;
   const Kernel& kernel_;
   Values sizes_, scalars_, origin_;
+  Value* failure_ = nullptr;     // of the launch, if it may fail
   std::vector<Value*> strides_;  // [access][axis], null if the access does not vary
   const bool prefetches_;
   const std::int64_t prefetch_distance_;
   std::int64_t tile_columns_ = 0;
-  Values lane_distances_;                       // per access along the vector axis: lane * stride
-  std::vector<bool> turned_;                    // per access
-  mutable llvm::AllocaInst* bounce_ = nullptr;  // made when first needed
+  Values lane_distances_;     // per access along the vector axis: lane * stride
+  std::vector<bool> turned_;  // per access
+  // Made when first needed: a vector, and distances for its lanes.
+  mutable llvm::AllocaInst *bounce_ = nullptr, *distances_ = nullptr;
 };
 
 }  // namespace fermata::jit

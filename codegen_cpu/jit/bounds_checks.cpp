@@ -77,6 +77,7 @@ class BoundsChecks {
         continue;
       }
       if (llvm::isa<llvm::Constant>(base) && !access.stores) return std::nullopt;
+      if (is_failure(base)) return std::nullopt;
       const std::optional<std::uint64_t> of_base = subject_of_base(base);
       if (!of_base && access.stores) refuse("a store to the launch arguments");
       if (!of_base) return std::nullopt;
@@ -93,6 +94,10 @@ class BoundsChecks {
     if (load != nullptr && is_field(load->getPointerOperand(), offsetof(KernelLaunch, partials)))
       return BoundsChecker::kPartials;
     return std::nullopt;
+  }
+  bool is_failure(const Value* base) const {
+    const auto* const load = llvm::dyn_cast<llvm::LoadInst>(base);
+    return load != nullptr && is_field(load->getPointerOperand(), offsetof(KernelLaunch, failure));
   }
   bool is_field(const Value* address, std::size_t offset) const {
     const auto* const gep = llvm::dyn_cast<llvm::GetElementPtrInst>(address);

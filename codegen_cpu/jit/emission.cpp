@@ -215,7 +215,10 @@ bool Emission::has_masked(const KernelSchedule::Stage& stage) const {
   return std::ranges::all_of(stage.element_values,
                              [&](ValueId id) {
                                const Instr& instr = kernel.program[id];
-                               return instr.prim != Prim::input || !evaluator.varies_along_vector_axis(id) ||
+                               if (!evaluator.varies_along_vector_axis(id)) return true;
+                               if (instr.prim == Prim::gather && evaluator.varies_along_vector_axis(instr.a))
+                                 return accesses.has_gather(instr.index);
+                               return (instr.prim != Prim::input && instr.prim != Prim::gather) ||
                                       accesses.has_masked(instr.index);
                              }) &&
          std::ranges::all_of(stage.element_stores,

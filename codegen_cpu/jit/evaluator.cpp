@@ -37,7 +37,8 @@ Evaluator::Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& ker
   const auto all = static_cast<std::uint16_t>((1u << kernel.rank) - 1u);
   for (ValueId i = 0; i < kernel.program.size(); ++i) {
     const Instr& instr = kernel.program[i];
-    if (instr.prim == Prim::input || instr.prim == Prim::offset) axes_[i] = kernel.accesses[instr.index].axes;
+    if (instr.prim == Prim::input || instr.prim == Prim::offset || instr.prim == Prim::gather)
+      axes_[i] = kernel.accesses[instr.index].axes;
     if (instr.prim == Prim::reduced) {
       axes_[i] = static_cast<std::uint16_t>(all & ~kernel.reduced);
       needs_reduction_[i] = true;
@@ -90,6 +91,15 @@ void Evaluator::compute_uniform(ValueId id, const Values& addresses, Environment
     case Prim::scalar: value = accesses_.scalar(instr.index); break;
     case Prim::reduced: env.values[id] = env.reduced[instr.index][instr.bits]; break;
     case Prim::parameter: refuse("a kernel's program has a parameter");
+    case Prim::position: {
+      Values given{env.values[instr.a].uniform};
+      accesses_.check_positions(given, env.values[instr.b].uniform, {});
+      value = given[0];
+      break;
+    }
+    case Prim::gather:
+      value = accesses_.gather_uniform(instr.index, addresses[instr.index], env.values[instr.a].uniform);
+      break;
     default: value = lower(instr, env, 0, true);
   }
   Known& known = env.values[id];
@@ -132,14 +142,37 @@ void Evaluator::group(const std::vector<ValueId>& ids, const Group& group, Envir
                         known.vectors.begin() + group.first);
       continue;
     }
+    if (instr.prim == Prim::position) {
+      check_positions(instr, group, env, known);
+      continue;
+    }
+    if (instr.prim == Prim::gather && !varies_along_vector_axis(instr.a)) {
+      Value* const address = accesses_.behind(instr.index, group.addresses[instr.index], env.values[instr.a].uniform);
+      for (unsigned v = group.first; v < group.last; ++v)
+        known.vectors[v] = accesses_.load(instr.index, address, group.span, v);
+      continue;
+    }
     for (unsigned v = group.first; v < group.last; ++v) known.vectors[v] = compute(instr, group, env, v);
   }
+}
+
+void Evaluator::check_positions(const Instr& instr, const Group& group, const Environment& env, Known& to) {
+  Values positions, masks;
+  for (unsigned v = group.first; v < group.last; ++v) {
+    positions.push_back(vector(env, instr.a, v));
+    if (!group.span.masks.empty()) masks.push_back(group.span.masks[v]);
+  }
+  accesses_.check_positions(positions, vector(env, instr.b, group.first), masks);
+  std::ranges::copy(positions, to.vectors.begin() + group.first);
 }
 
 Value* Evaluator::compute(const Instr& instr, const Group& group, const Environment& env, unsigned vector) {
   switch (instr.prim) {
     case Prim::input: return accesses_.load(instr.index, group.addresses[instr.index], group.span, vector);
     case Prim::offset: return accesses_.offsets(instr.index, group.addresses[instr.index], group.span, vector);
+    case Prim::gather:
+      return accesses_.gather(instr.index, group.addresses[instr.index], this->vector(env, instr.a, vector), group.span,
+                              vector);
     default: return lower(instr, env, vector, false);
   }
 }

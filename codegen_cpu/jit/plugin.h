@@ -76,7 +76,7 @@ using EntryPoint = void (*)(const KernelLaunch*, Part, void* scratch, const Boun
 
 /// Increment with every change of KernelLaunch or of the entry point, so that older objects in a disk cache are not
 /// run.
-inline constexpr std::uint64_t kObjectVersion = 6;
+inline constexpr std::uint64_t kObjectVersion = 7;
 struct ObjectInfo {
   std::uint64_t version;
   std::uint64_t state_bytes;          // 0: cannot be split

@@ -22,7 +22,7 @@ std::vector<bool> vector_values(const Kernel& kernel) {
   for (ValueId i = 0; i < kernel.program.size(); ++i) {
     const Instr& instr = kernel.program[i];
     if (instr.prim == Prim::reduced) varies[i] = !kernel.is_row_kernel();
-    if (instr.prim == Prim::input || instr.prim == Prim::offset)
+    if (instr.prim == Prim::input || instr.prim == Prim::offset || instr.prim == Prim::gather)
       varies[i] = (kernel.accesses[instr.index].axes >> (kernel.rank - 1u) & 1u) != 0;
     for_operands(instr, [&](ValueId id) { varies[i] = varies[i] || varies[id]; });
   }
@@ -32,7 +32,7 @@ std::vector<bool> vector_values(const Kernel& kernel) {
 bool is_narrow_float(DType dtype) { return is_floating(dtype) && byte_size(dtype) < 4; }
 
 /// What a vector of a value costs, in simple operations.
-unsigned cost_of(const Kernel& kernel, const Instr& instr) {
+unsigned cost_of(const Kernel& kernel, const Instr& instr, const std::vector<bool>& is_vector) {
   constexpr unsigned kDivision = 8, kByLane = 12, kFewInstructions = 5;
   const std::size_t bytes = byte_size(instr.type);
   const auto registers = static_cast<unsigned>(std::max<std::size_t>(1, bytes / 4));
@@ -40,7 +40,11 @@ unsigned cost_of(const Kernel& kernel, const Instr& instr) {
     case Prim::constant:
     case Prim::scalar:
     case Prim::reduced: return 0;
+    case Prim::gather:
+      if (is_vector[instr.a]) return kByLane * registers;
+      [[fallthrough]];
     case Prim::input: return kernel.accesses[instr.index].is_in_order() ? registers : kByLane * registers;
+    case Prim::position: return kFewInstructions * registers;
     case Prim::div:
     case Prim::rem:
     case Prim::sqrt: return (is_floating(instr.type) ? 1 : 3) * kDivision * registers;
@@ -57,7 +61,8 @@ class Keeper {
  public:
   Keeper(const Kernel& kernel, KernelSchedule& schedule)
       : kernel_(kernel), program_(kernel.program), schedule_(schedule), is_vector_(vector_values(kernel)) {
-    for (ValueId i = 0; i < program_.size(); ++i) costs_.push_back(is_vector_[i] ? cost_of(kernel, program_[i]) : 0);
+    for (ValueId i = 0; i < program_.size(); ++i)
+      costs_.push_back(is_vector_[i] ? cost_of(kernel, program_[i], is_vector_) : 0);
     for (const KernelSchedule::Stage& stage : schedule.stages) stages_.push_back(uses_in(stage));
   }
 

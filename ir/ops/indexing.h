@@ -18,14 +18,21 @@ inline constexpr OpFacts kIntoOperand = [] {
   return facts;
 }();
 
+inline constexpr OpFacts kGathering = [] {
+  OpFacts facts = kIndexed;
+  facts.gathers = true;
+  return facts;
+}();
+
 /// Slices at positions along an axis.
 struct Take {
   Structure<Axis> axis;
 
-  static constexpr OpFacts facts = kIndexed;
+  static constexpr OpFacts facts = kGathering;
   static constexpr Operands operands{operand("x"), operand("index", OperandElements::positions)};
   TensorType infer(const InferCall& call) const;
   void relate(EqualAxes&) const {}
+  ValueId emit(KernelEmitter& emitter) const { return emitter.gathered(static_cast<unsigned>(axis.value)); }
   static ReferenceTensor reference(const GraphNode& node, const ReferenceOperands& operands);
   static Example<Take> example() { return {{{DType::f32, Shape{3, 3}}, {DType::i64, Shape{2}}}, {.axis = {0}}}; }
 };
@@ -48,10 +55,11 @@ struct IndexAdd {
 struct Gather {
   Structure<Axis> axis;
 
-  static constexpr OpFacts facts = kIndexed;
+  static constexpr OpFacts facts = kGathering;
   static constexpr Operands operands{operand("x"), operand("index", OperandElements::positions)};
   TensorType infer(const InferCall& call) const;
   void relate(EqualAxes& equal) const { equal.stretch(1); }
+  ValueId emit(KernelEmitter& emitter) const { return emitter.gathered(static_cast<unsigned>(axis.value)); }
   static ReferenceTensor reference(const GraphNode& node, const ReferenceOperands& operands);
   static Example<Gather> example() { return {{{DType::f32, Shape{3, 3}}, {DType::i64, Shape{3, 3}}}, {.axis = {0}}}; }
 };

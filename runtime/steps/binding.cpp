@@ -50,6 +50,17 @@ void drop_axis(unsigned axis, BoundSource& s) {
   s.sizes = sizes, s.strides = strides;
 }
 
+/// The axes of positions stand for the one that they are on.
+void gather(std::span<const std::int64_t> sizes, unsigned axis, BoundSource& s) {
+  const std::size_t of_positions = sizes.size() + 1 - s.sizes.rank();
+  Shape strides;
+  for (unsigned i = 0; i < sizes.size(); ++i)
+    strides.push_back(i < axis                  ? s.strides[i]
+                      : i < axis + of_positions ? 0
+                                                : s.strides[static_cast<unsigned>(i - of_positions + 1)]);
+  s.sizes = Shape(sizes), s.strides = strides;
+}
+
 }  // namespace
 
 BoundSource Binding::resolve(const PlanSource& source) const {
@@ -79,6 +90,9 @@ BoundSource Binding::resolve(const PlanSource& source) const {
         for (std::int64_t& stride : s.strides) stride *= 2;
         s.offset = 2 * s.offset + step.mask;
         break;
+      case PathStep::Kind::gathered: gather(records[step.record]->sizes(), step.mask, s); break;
+      case PathStep::Kind::step: s = {Shape(), Shape(), s.strides[step.mask]}; break;
+      case PathStep::Kind::size: s = {Shape(), Shape(), s.sizes[step.mask]}; break;
     }
   }
   return s;

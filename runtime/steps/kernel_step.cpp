@@ -40,7 +40,8 @@ class JoinedRows {
   /// Rows are short in the dtype with the fewest bytes.
   static bool are_short(const KernelStep& step, std::span<const std::int64_t> sizes) {
     constexpr std::size_t kVectorBytes = 64;
-    if (step.reduced != 0 || sizes.size() != 2 || sizes[1] < 2 || sizes[0] * sizes[1] < 8 * kJoinedColumns)
+    if (step.may_fail() || step.reduced != 0 || sizes.size() != 2 || sizes[1] < 2 ||
+        sizes[0] * sizes[1] < 8 * kJoinedColumns)
       return false;
     return static_cast<std::size_t>(sizes[1]) * std::ranges::min(step.element_bytes) < kVectorBytes;
   }
@@ -104,6 +105,11 @@ void KernelStep::bind(const Binding& binding, BoundSteps& bound) const {
 
 void BoundKernel::bind(const KernelStep& step, const Binding& binding) {
   step_ = &step;
+  checked_.clear();
+  if (step.may_fail())
+    for (const PositionChecks::Node& n : step.checks->nodes())
+      checked_.push_back({Shape(binding.sizes_of(n.x.record)), Shape(binding.sizes_of(n.index.record)),
+                          binding.records[n.record]->where});
   sizes_.clear(), strides_.clear(), offsets_.clear(), addresses_.clear(), bytes_.clear();
   rows_ = columns_ = 1;
   const std::span<const std::int64_t> domain = binding.sizes_of(step.record);
@@ -185,8 +191,11 @@ void BoundKernel::check_buffers(const KernelLaunch& launch, const Run& run) cons
     const bool is_leaf = run.plan.slots[slot].kind == PlanSlot::Kind::leaf;
     const Storage* const leaf = is_leaf ? run.buffers.at(slot) : nullptr;
     if (is_leaf && leaf == nullptr) continue;
-    const Reach reach =
+    Reach reach =
         reach_of(points, std::span(strides_).subspan(a * sizes_.size(), sizes_.size()), step_->element_bytes[a]);
+    if (step_->may_fail() && reach.begin != reach.end)
+      reach.extend(step_->checks->reach(static_cast<std::uint16_t>(a), launch) *
+                   static_cast<std::int64_t>(step_->element_bytes[a]));
     check_in_buffer(step_->name, a, launch.pointers[a], reach, leaf != nullptr ? leaf->data : run.data[slot],
                     leaf != nullptr ? leaf->bytes : bytes_[a]);
   }
@@ -214,9 +223,26 @@ bool BoundKernel::take_kept(Run& run, const KernelLaunch& whole) const {
   return true;
 }
 
+void BoundKernel::locate(std::span<const Node* const> records) {
+  for (std::size_t i = 0; i < checked_.size(); ++i)
+    checked_[i].where = records[step_->checks->nodes()[i].record]->where;
+}
+
 void BoundKernel::run(Run& run) {
-  if (rows_ == 0 || columns_ == 0) return;
-  const KernelLaunch whole = launch(run);
+  const bool is_empty = rows_ == 0 || columns_ == 0;
+  if (!step_->may_fail()) return is_empty ? void() : run_whole(run, launch(run));
+  LaunchFailure failure;
+  KernelLaunch whole = launch(run);
+  whole.failure = &failure;
+  if (is_empty)
+    step_->checks->check_empty(whole);
+  else
+    run_whole(run, whole);
+  if (failure.failed != 0) [[unlikely]]
+    step_->checks->throw_error(whole, checked_);
+}
+
+void BoundKernel::run_whole(Run& run, const KernelLaunch& whole) const {
   if (step_->is_of_weights && take_kept(run, whole)) return;
   if (!run.plan.capabilities.launches_on_caller) [[unlikely]] {
     const RunSite site{step_->name, step_->where};

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ir/kernel.h"
@@ -28,6 +29,39 @@ struct AxisRun {
   std::uint8_t first, last;
 };
 
+/// Of a kernel that reads at positions: compiled code only says that one is out of range (LaunchFailure), and this
+/// says the rest. By passes/position_checks.h.
+class PositionChecks {
+ public:
+  struct Operand {
+    std::uint32_t record;
+    DType dtype;
+  };
+  /// A call that reads at positions.
+  struct Node {
+    std::uint32_t record;
+    Operand x, index;
+  };
+  /// What is known of such a call when it runs.
+  struct BoundNode {
+    Shape x, index;
+    std::source_location where;
+  };
+
+  explicit PositionChecks(std::vector<Node> nodes) : nodes_(std::move(nodes)) {}
+  virtual ~PositionChecks() = default;
+  const std::vector<Node>& nodes() const { return nodes_; }
+  /// Checks the positions of a launch without points.
+  virtual void check_empty(const KernelLaunch& launch) const = 0;
+  /// The error about the first one that is out of range in a launch that failed.
+  [[noreturn]] virtual void throw_error(const KernelLaunch& launch, std::span<const BoundNode> nodes) const = 0;
+  /// How far behind its element an access reads, in elements; 0 if it does not read at positions.
+  virtual std::int64_t reach(std::uint16_t access, const KernelLaunch& launch) const = 0;
+
+ private:
+  std::vector<Node> nodes_;
+};
+
 struct KernelStep : StepPart {
   std::shared_ptr<const Executable> executable;
   std::vector<AxisRun> axes;
@@ -35,9 +69,11 @@ struct KernelStep : StepPart {
   std::uint16_t reduced = 0;          // mask of the kernel's axes
   double ns_per_point = 0.3;
   double operations_per_point = 1;
-  std::uint32_t number = 0;    // of its description, for the passes
+  std::uint32_t number = 0;                      // of its description, for the passes
+  std::shared_ptr<const PositionChecks> checks;  // if it may fail
   bool is_of_weights = false;  // weights in another dtype: the result is kept with a leaf that comes again
 
+  bool may_fail() const { return checks != nullptr; }
   void bind(const Binding& binding, BoundSteps& bound) const;
   template <class F> void for_each_part(F&& f) const { f(*this); }
 };
@@ -57,7 +93,8 @@ class BoundKernel {
   /// reductions add in the order in which eager mode does. Not for kernels that something else launches by rows and
   /// columns.
   void join_axes();
-  void locate(std::span<const Node* const>) {}
+  /// Takes the source lines from the current records, which may differ from those of the plan's compilation.
+  void locate(std::span<const Node* const> records);
   void run(Run& run);
   /// The whole launch, with the addresses of the run; valid until the next call of this function.
   KernelLaunch launch(const Run& run);
@@ -79,6 +116,7 @@ class BoundKernel {
     std::int64_t byte_offset;
   };
   bool steps_evenly(std::size_t outer, std::size_t inner) const;
+  void run_whole(Run& run, const KernelLaunch& whole) const;
   void run_in_ranges(const KernelLaunch& whole) const;
   std::int64_t blocks_of_row() const;
   void run_in_blocks(KernelLaunch launch) const;
@@ -92,6 +130,7 @@ class BoundKernel {
   std::vector<Address> addresses_;     // per access
   std::vector<std::size_t> bytes_;     // per access, of its slot unless that is a leaf
   std::vector<void*> pointers_;        // of the current run
+  std::vector<PositionChecks::BoundNode> checked_;
   std::int64_t rows_ = 1, columns_ = 1;
   double ns_ = 0;
 };

@@ -73,7 +73,8 @@ TEST_P(JitFuzz, AgreesWithTheInterpreter) {
   for (const std::uint64_t seed : seeds) {
     Random random(seed * 3 + static_cast<std::uint64_t>(shape));
     const bool is_costly = shape != KernelShape::map && seed % 3 == 0;
-    test::KernelGenerator generator(random, shape, is_costly);
+    const bool gathers = seed % 3 == 1;
+    test::KernelGenerator generator(random, shape, is_costly, gathers);
     const Kernel kernel = generator.kernel();
     SCOPED_TRACE("FERMATA_SEED=" + std::to_string(seed) + " FERMATA_FUZZ_COUNT=1\n" + to_string(kernel));
     verify(kernel);

@@ -54,6 +54,8 @@ class KernelCase {
   KernelLaunch launch();
   /// The memory of an access, gaps included.
   std::span<unsigned char> bytes(std::size_t access) { return buffers_[access].bytes; }
+  /// Whether positions were out of range when it ran. A launch of no points has none.
+  bool has_failed() const { return failure_.failed != 0 && rows() != 0 && (kernel_.is_row_kernel() || columns() != 0); }
   /// What differs from another case of the same kernel after both ran, or "". NaNs are equal to each other.
   std::string difference(const KernelCase& other) const;
 
@@ -63,12 +65,15 @@ class KernelCase {
     std::size_t origin = 0;  // bytes
   };
   void lay_out(std::size_t access, Random& random);
+  void lay_out_gathered(Random& random);
+  void fill(std::size_t access, std::int64_t before, std::int64_t elements, Random& random);
 
   Kernel kernel_;
   std::vector<std::int64_t> sizes_, strides_, offsets_;
   std::vector<std::uint64_t> scalars_;
   std::vector<Buffer> buffers_;
   std::vector<void*> pointers_;
+  LaunchFailure failure_;
 };
 
 /// A seed from FERMATA_SEED, or `otherwise`; a count from FERMATA_FUZZ_COUNT.
@@ -135,6 +140,7 @@ inline KernelCase::KernelCase(Kernel kernel, std::vector<std::int64_t> sizes, Ra
       offsets_(kernel_.accesses.size()),
       buffers_(kernel_.accesses.size()) {
   for (std::size_t a = 0; a < kernel_.accesses.size(); ++a) lay_out(a, random);
+  lay_out_gathered(random);
   for (const DType t : kernel_.scalars) scalars_.push_back(random_value(t, random, 25));
 }
 
@@ -171,16 +177,38 @@ inline void KernelCase::lay_out(std::size_t access, Random& random) {
     offsets_[access] = random.below(1000);
     return;
   }
+  fill(access, origin, extent, random);
+}
+
+/// Elements and a margin around them, the origin after so many of them.
+inline void KernelCase::fill(std::size_t access, std::int64_t before, std::int64_t elements, Random& random) {
   constexpr std::size_t kMargin = 3;
-  const std::size_t bytes = byte_size(description.dtype);
+  const DType dtype = kernel_.accesses[access].dtype;
+  const std::size_t bytes = byte_size(dtype);
   Buffer& buffer = buffers_[access];
+  buffer.bytes.clear();
   const int awkward_percent = random.chance(50) ? 25 : 0;  // long reductions would only ever see NaN
-  for (std::size_t i = 0; i < static_cast<std::size_t>(extent) + 2 * kMargin; ++i) {
-    const std::uint64_t value = random_value(description.dtype, random, awkward_percent);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(elements) + 2 * kMargin; ++i) {
+    const std::uint64_t value = random_value(dtype, random, awkward_percent);
     const auto* const raw = reinterpret_cast<const unsigned char*>(&value);
     buffer.bytes.insert(buffer.bytes.end(), raw, raw + bytes);
   }
-  buffer.origin = (kMargin + static_cast<std::size_t>(origin)) * bytes;
+  buffer.origin = (kMargin + static_cast<std::size_t>(before)) * bytes;
+}
+
+/// Short axes to gather along, in either direction, and memory behind or before every element for them.
+inline void KernelCase::lay_out_gathered(Random& random) {
+  for (const Instr& instr : kernel_.program.instrs()) {
+    if (instr.prim != Prim::gather) continue;
+    const GatheredAxis axis = gathered_axis(kernel_, instr).value();
+    offsets_[kernel_.program[axis.size].index] = 1 + random.below(9);
+    if (axis.step != kNoValue) offsets_[kernel_.program[axis.step].index] = random.below(5) - 1;
+    const std::int64_t reach = gathered_reach(kernel_, instr.index, launch());
+    const std::size_t bytes = byte_size(instr.type);
+    const Buffer& buffer = buffers_[instr.index];
+    fill(instr.index, static_cast<std::int64_t>(buffer.origin / bytes) + std::max<std::int64_t>(-reach, 0),
+         static_cast<std::int64_t>(buffer.bytes.size() / bytes) + std::abs(reach), random);
+  }
 }
 
 inline std::int64_t KernelCase::rows() const {
@@ -195,10 +223,13 @@ inline KernelLaunch KernelCase::launch() {
   pointers_.clear();
   for (std::size_t a = 0; a < buffers_.size(); ++a)
     pointers_.push_back(kernel_.accesses[a].address_only ? nullptr : buffers_[a].bytes.data() + buffers_[a].origin);
-  return {pointers_.data(), sizes_.data(), strides_.data(), offsets_.data(), scalars_.data(), 0, rows(), 0, columns()};
+  failure_ = {};
+  return {pointers_.data(), sizes_.data(), strides_.data(), offsets_.data(), scalars_.data(), 0, rows(), 0,
+          columns(),        nullptr,       &failure_};
 }
 
 inline std::string KernelCase::difference(const KernelCase& other) const {
+  if (has_failed() != other.has_failed()) return "one of them has failed";
   for (std::size_t a = 0; a < buffers_.size(); ++a) {
     const DType dtype = kernel_.accesses[a].dtype;
     const std::size_t bytes = byte_size(dtype);

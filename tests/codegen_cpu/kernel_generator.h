@@ -17,9 +17,10 @@ inline const std::vector<DType>& all_dtypes() {
 
 class KernelGenerator {
  public:
-  /// `costly` kernels have whole formulas in them: values that are worth keeping from stage to stage.
-  KernelGenerator(Random& random, KernelShape shape, bool costly = false)
-      : random_(random), shape_(shape), costly_(costly) {}
+  /// `costly` kernels have whole formulas in them: values that are worth keeping from stage to stage. With `gathers`,
+  /// some read at positions that they compute.
+  KernelGenerator(Random& random, KernelShape shape, bool costly = false, bool gathers = false)
+      : random_(random), shape_(shape), costly_(costly), gathers_(gathers) {}
 
   Kernel kernel() {
     choose_axes();
@@ -111,9 +112,39 @@ class KernelGenerator {
     return pool_.back();
   }
 
+  std::uint16_t add_offsets(unsigned axes) {
+    kernel_.accesses.push_back({.dtype = DType::i64, .axes = static_cast<std::uint16_t>(axes), .address_only = true});
+    return static_cast<std::uint16_t>(kernel_.accesses.size() - 1);
+  }
+  ValueId number_of_layout() {
+    const std::uint16_t access = add_offsets(0);
+    return kernel_.program.add({.prim = Prim::offset, .type = DType::i64, .index = access});
+  }
+  void add_gather() {
+    const ValueId size = number_of_layout();
+    ValueId at = random_.pick(pool_);
+    if (kernel_.program[at].type != DType::i64)
+      at = kernel_.program.add({.prim = Prim::convert, .type = DType::i64, .a = at});
+    if (random_.chance(80)) {
+      const auto bound = static_cast<std::uint64_t>(1 + random_.below(8));
+      at = kernel_.program.add(
+          {.prim = Prim::rem, .type = DType::i64, .a = at, .b = kernel_.program.constant(DType::i64, bound)});
+    }
+    at = kernel_.program.add(
+        {.prim = Prim::position, .type = DType::i64, .index = add_offsets(random_axes()), .a = at, .b = size});
+    if (random_.chance(50))
+      at = kernel_.program.add({.prim = Prim::mul, .type = DType::i64, .a = at, .b = number_of_layout()});
+    const DType dtype = random_.pick(focus_);
+    const std::uint16_t access = add_access(dtype, random_axes());
+    kernel_.accesses[access].gathered = true;
+    add({.prim = Prim::gather, .type = dtype, .index = access, .a = at});
+  }
+
   void grow(std::int64_t count) {
     while (count-- > 0)
-      if (random_.chance(15))
+      if (gathers_ && random_.chance(25))
+        add_gather();
+      else if (random_.chance(15))
         add_leaf();
       else
         add_instruction();
@@ -190,7 +221,7 @@ class KernelGenerator {
 
   Random& random_;
   KernelShape shape_;
-  bool costly_;
+  bool costly_, gathers_;
   Kernel kernel_;
   std::vector<ValueId> pool_;
   std::vector<DType> focus_;

@@ -1,0 +1,87 @@
+// Elements at positions that a kernel computes (Prim::position and Prim::gather): the part of Accesses that reads them.
+#include <cstddef>
+
+#include "codegen_cpu/jit/accesses.h"
+
+namespace fermata::jit {
+
+/// One branch for all vectors: that a position is out of range is rare. Lanes that do not exist are at 0 before they
+/// are compared: a mask in the form of bits, combined with a comparison and made bits again, keeps LLVM 19 busy for
+/// ever.
+void Accesses::check_positions(Values& given, Value* size, const Values& masks) const {
+  Value* any_outside = nullptr;
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    Value*& at = given[i];
+    Value* const zero = llvm::Constant::getNullValue(at->getType());
+    at = b_.CreateSelect(b_.CreateICmpSLT(at, zero), b_.CreateAdd(at, size), at);
+    if (!masks.empty()) at = b_.CreateSelect(masks[i], at, zero);
+    Value* const outside = b_.CreateICmpUGE(at, size);
+    at = b_.CreateSelect(outside, zero, at);
+    any_outside = any_outside == nullptr ? outside : b_.CreateOr(any_outside, outside);
+  }
+  if (any_outside->getType()->isVectorTy()) any_outside = b_.CreateOrReduce(any_outside);
+  b_.when(any_outside, {}, [&] {
+    static_assert(offsetof(LaunchFailure, failed) == 0 && sizeof(LaunchFailure::failed) == 1);
+    b_.CreateAlignedStore(b_.getInt8(1), failure_, llvm::Align(1));
+    return Values{};
+  });
+}
+
+Value* Accesses::behind(unsigned access, Value* address, Value* offset) const {
+  return b_.CreateGEP(memory_type(b_.getContext(), kernel_.accesses[access].dtype, 1), address, offset);
+}
+
+Value* Accesses::gather_uniform(unsigned access, Value* address, Value* offset) const {
+  return load_uniform(access, behind(access, address, offset));
+}
+
+bool Accesses::has_gather(unsigned access) const {
+  return b_.isa().masks && byte_size(kernel_.accesses[access].dtype) >= 4;
+}
+
+Value* Accesses::gather(unsigned access, Value* address, Value* offsets, const Span& span, unsigned vector) const {
+  const DType dtype = kernel_.accesses[access].dtype;
+  const bool along = along_vector_axis(access);
+  Value* const first = along ? element_address(access, address, span, vector) : address;
+  Type* const element = memory_type(b_.getContext(), dtype, 1);
+  if (!has_gather(access)) {
+    Value* const bytes = CodeBuilder::integer_like(offsets, byte_size(dtype));
+    Value* distances = b_.CreateMul(offsets, bytes);
+    if (along) distances = b_.CreateAdd(distances, lane_distances_[access]);
+    return from_memory(access, gather_by_lane(access, first, distances, count_of(span, vector)));
+  }
+  Type* const type = memory_type(b_.getContext(), dtype, b_.lanes());
+  Value* const all = llvm::ConstantInt::getTrue(llvm::FixedVectorType::get(b_.getInt1Ty(), b_.lanes()));
+  Value* const mask = span.masks.empty() ? all : span.masks[vector];
+  Value* const addresses = b_.CreateGEP(element, along ? lane_addresses(access, first) : first, offsets);
+  return from_memory(access, b_.CreateMaskedGather(type, addresses, llvm::Align(byte_size(dtype)), mask,
+                                                   llvm::Constant::getNullValue(type)));
+}
+
+/// Elements at distances in bytes: all lanes in registers, some lanes through the stack.
+Value* Accesses::gather_by_lane(unsigned access, Value* first, Value* distances, Value* count) const {
+  const DType dtype = kernel_.accesses[access].dtype;
+  Type* const element = memory_type(b_.getContext(), dtype, 1);
+  Type* const type = memory_type(b_.getContext(), dtype, b_.lanes());
+  const llvm::Align align(byte_size(dtype));
+  const auto element_at = [&](Value* distance) {
+    return b_.CreateAlignedLoad(element, b_.CreateGEP(b_.getInt8Ty(), first, distance), align);
+  };
+  if (count == nullptr && b_.lanes() <= 16) {
+    Value* result = llvm::PoisonValue::get(type);
+    for (std::uint64_t lane = 0; lane < b_.lanes(); ++lane)
+      result = b_.CreateInsertElement(result, element_at(b_.CreateExtractElement(distances, lane)), lane);
+    return result;
+  }
+  if (distances_ == nullptr) distances_ = b_.stack(b_.getInt64Ty(), b_.lanes(), 64);
+  b_.CreateAlignedStore(distances, distances_, llvm::Align(64));
+  b_.loop(b_.i64(0), count != nullptr ? count : b_.i64(b_.lanes()), 1, {}, [&](Value* lane, const Values&) {
+    Value* const at = b_.CreateGEP(b_.getInt64Ty(), distances_, lane);
+    Value* const loaded = element_at(b_.CreateAlignedLoad(b_.getInt64Ty(), at, llvm::Align(8)));
+    b_.CreateAlignedStore(loaded, b_.CreateGEP(element, bounce(), lane), align);
+    return Values{};
+  });
+  return b_.CreateAlignedLoad(type, bounce(), llvm::Align(64));
+}
+
+}  // namespace fermata::jit

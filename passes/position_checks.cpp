@@ -1,0 +1,69 @@
+// See position_checks.h.
+#include "passes/position_checks.h"
+
+#include <array>
+#include <string>
+#include <utility>
+
+#include "ir/error.h"
+#include "ir/op_traits.h"
+#include "ir/position_error.h"
+
+namespace fermata {
+namespace {
+
+/// The kernel is interpreted to find the first position that is out of range. It wrote over none of its operands: a
+/// step that may fail never does.
+class InterpretedChecks final : public PositionChecks {
+ public:
+  struct Call {
+    ValueId position;  // a value of the kernel's program
+    Op op;
+    std::int64_t axis;
+  };
+  InterpretedChecks(Kernel kernel, std::vector<Node> nodes, std::vector<Call> calls)
+      : PositionChecks(std::move(nodes)), kernel_(std::move(kernel)), calls_(std::move(calls)) {}
+
+  void check_empty(const KernelLaunch& launch) const override { interpret_positions(kernel_, launch); }
+
+  [[noreturn]] void throw_error(const KernelLaunch& launch, std::span<const BoundNode> bound) const override {
+    LaunchFailure& found = *launch.failure;
+    if (found.value == kNoValue) interpret(kernel_, launch);
+    for (std::size_t i = 0; i < calls_.size(); ++i) {
+      if (calls_[i].position != found.value) continue;
+      const std::array operands{TensorType{nodes()[i].x.dtype, bound[i].x},
+                                TensorType{nodes()[i].index.dtype, bound[i].index}};
+      throw_position_error(calls_[i].op, calls_[i].axis, operands, std::to_string(found.position), found.number,
+                           bound[i].where);
+    }
+    throw_internal("a position was out of range, and is no more");
+  }
+
+  std::int64_t reach(std::uint16_t access, const KernelLaunch& launch) const override {
+    return gathered_reach(kernel_, access, launch);
+  }
+
+ private:
+  const Kernel kernel_;
+  const std::vector<Call> calls_;
+};
+
+}  // namespace
+
+std::shared_ptr<const PositionChecks> position_checks(const Graph& graph, const BuiltKernel& built) {
+  if (built.checked.empty()) return nullptr;
+  std::vector<PositionChecks::Node> nodes;
+  std::vector<InterpretedChecks::Call> calls;
+  for (const auto& [position, v] : built.checked) {
+    const GraphNode& n = graph.nodes[v];
+    const auto operand = [&](std::size_t k) -> PositionChecks::Operand {
+      const GraphNode& x = graph.nodes[n.operands[k].value];
+      return {x.record, x.dtype};
+    };
+    nodes.push_back({n.record, operand(0), operand(1)});
+    calls.push_back({position, n.op, axis_of(n.op, n.attributes)});
+  }
+  return std::make_shared<InterpretedChecks>(built.kernel, std::move(nodes), std::move(calls));
+}
+
+}  // namespace fermata
