@@ -60,7 +60,7 @@ template <class K> void sort_long_line(const VectorSortOf<K>& loops, K* keys, K*
     parts = std::move(next);
   }
   for_parts(line_cost(count, sizeof(K)) / static_cast<double>(count), [&](const Part& part) {
-    loops.sort(part.keys, part.other, part.count);
+    loops.sort(part.keys, part.other, part.count, part.count, {});
     if (part.keys < keys || part.keys >= keys + count) std::copy_n(part.keys, part.count, part.other);
   });
 }
@@ -137,7 +137,7 @@ class SortedLines {
 /// Sorted positions of 64-bit keys. As many of the highest differing bits as fit are sorted together with
 /// the positions; keys that agree in these bits are sorted again.
 void positions_of_wide_keys(const VectorSort& vectors, const std::int64_t* keys, std::int64_t count, bool shares,
-                            std::int64_t* items, std::int64_t* other) {
+                            std::int64_t* items, std::int64_t* other, std::int64_t room) {
   const auto [least, most] = std::minmax_element(keys, keys + count);
   const auto base = static_cast<std::uint64_t>(*least);
   const int shift = std::max(0, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(*most) - base)) - 32);
@@ -148,7 +148,7 @@ void positions_of_wide_keys(const VectorSort& vectors, const std::int64_t* keys,
   if (shares)
     sort_long_line(vectors.of_8_bytes, items, other, count);
   else
-    vectors.of_8_bytes.sort(items, other, count);
+    vectors.of_8_bytes.sort(items, other, room, count, {});
   if (shift == 0) return;
   for (std::int64_t begin = 0; begin < count;) {
     std::int64_t end = begin + 1;
@@ -200,19 +200,24 @@ template <class K> void sort_lines(const SortedLines& lines, const VectorSort& v
   const std::int64_t size = lines.size();
   for_lines(lines, line_cost(size, sizeof(K)), [&](std::int64_t line, std::int64_t count, bool shares) {
     const Scratch<std::byte> room(lines.room_bytes(count));
-    const Scratch<K> keys(count * size), other(size);
-    const std::byte* const in = lines.bring_in(line, count, room.data());
-    for_elements(count * size, shares, [&](std::int64_t b, std::int64_t e) {
-      convert.read(in + b * bytes, e - b, descending, false, keys.data() + b);
-    });
-    for (std::int64_t i = 0; i < count; ++i)
-      shares ? sort_long_line(loops, keys.data(), other.data(), size)
-             : loops.sort(keys.data() + i * size, other.data(), size);
     const bool in_place = lines.writes_in_place(line, count);
     std::byte* const out = in_place ? lines.place(line) : room.data();
+    // Keys as wide as elements take their place, and then they take theirs.
+    const bool has_own = static_cast<std::size_t>(bytes) != sizeof(K) || !in_place;
+    const Scratch<K> own(has_own ? count * size : 0), other(loops.room_for(size));
+    K* const keys = has_own ? own.data() : reinterpret_cast<K*>(out);
+    const std::byte* const in = lines.bring_in(line, count, room.data());
     for_elements(count * size, shares, [&](std::int64_t b, std::int64_t e) {
-      convert.write(keys.data() + b, e - b, descending, out + b * bytes);
+      convert.read(in + b * bytes, e - b, descending, false, keys + b);
     });
+    for (std::int64_t i = 0; i < count; ++i)
+      shares ? sort_long_line(loops, keys, other.data(), size)
+             : loops.sort(keys + i * size, other.data(), other.size(), size,
+                          {convert.write, descending, out + i * size * bytes, bytes});
+    if (shares)
+      for_elements(count * size, shares, [&](std::int64_t b, std::int64_t e) {
+        convert.write(keys + b, e - b, descending, out + b * bytes);
+      });
     if (!in_place) lines.bring_out(line, count, room.data());
   });
 }
@@ -223,18 +228,18 @@ template <class K> void argsort_lines(const SortedLines& lines, const VectorSort
   for_lines(lines, line_cost(size, 8), [&](std::int64_t line, std::int64_t count, bool shares) {
     const Scratch<std::byte> room(lines.room_bytes(count));
     const Scratch<K> keys(count * size);
-    const Scratch<std::int64_t> items(size), other(size);
+    const Scratch<std::int64_t> items(size), other(vectors.of_8_bytes.room_for(size));
     convert.read(lines.bring_in(line, count, room.data()), count * size, descending, true, keys.data());
     const bool in_place = lines.writes_in_place(line, count);
     auto* const out = reinterpret_cast<std::int64_t*>(in_place ? lines.place(line) : room.data());
     for (std::int64_t i = 0; i < count; ++i) {
       const K* const own = keys.data() + i * size;
       if constexpr (sizeof(K) == 8) {
-        positions_of_wide_keys(vectors, own, size, shares, items.data(), other.data());
+        positions_of_wide_keys(vectors, own, size, shares, items.data(), other.data(), other.size());
       } else {
         vectors.add_positions(own, size, items.data());
         shares ? sort_long_line(vectors.of_8_bytes, items.data(), other.data(), size)
-               : vectors.of_8_bytes.sort(items.data(), other.data(), size);
+               : vectors.of_8_bytes.sort(items.data(), other.data(), other.size(), size, {});
       }
       vectors.positions_of(items.data(), size, out + i * size);
     }
@@ -318,7 +323,7 @@ void top_k_of_lines(const SortedLines& lines, const VectorSort& vectors, const V
         all += n;
       }
       if (all > k) std::nth_element(found.data(), found.data() + k, found.data() + all);
-      vectors.of_8_bytes.sort(found.data(), other.data(), k);
+      vectors.of_8_bytes.sort(found.data(), other.data(), k, k, {});
       auto* const out = reinterpret_cast<std::int64_t*>(lines.place(line + i));
       for (std::int64_t j = 0; j < k; ++j) out[j * lines.step()] = found[j] & 0xffffffff;
     }

@@ -1,6 +1,6 @@
 // Vectorized quicksort of integers: the loops, compiled once per instruction set (vector_sort_*.cpp).
 //
-// Compressed stores partition the keys by a pivot, from one buffer to another. Up to 16 registers of keys are sorted
+// Compressed stores partition the keys by a pivot. Up to 16 registers of keys are sorted
 // in place by a network (Bramas, "A novel hybrid quicksort algorithm vectorized using AVX-512", 2017). Equal
 // integers are indistinguishable, so results do not depend on the instruction set.
 #pragma once
@@ -19,9 +19,18 @@ struct VectorSortKeys {
   void (*write)(const void* keys, std::int64_t count, bool descending, void* to) = nullptr;
 };
 
+/// What sorted keys are written as, part by part while they are in the first cache; nothing is written by default.
+template <class K> struct SortedKeys {
+  void (*write)(const void* keys, std::int64_t count, bool descending, void* to) = nullptr;
+  bool descending = false;
+  void* elements = nullptr;  // those of the first key; may be the keys themselves
+  std::int64_t element_bytes = 0;
+};
+
 template <class K> struct VectorSortOf {
-  /// Sorts `keys` in place; `other` has the same length.
-  void (*sort)(K* keys, K* other, std::int64_t count);
+  /// Sorts `keys` in place; `other` has space for `room` keys: at least as many, room_for() where it may.
+  void (*sort)(K* keys, K* other, std::int64_t room, std::int64_t count, const SortedKeys<K>& to);
+  std::int64_t (*room_for)(std::int64_t count);
   /// Writes the keys to `to`, those below `pivot` first, and returns their number.
   std::int64_t (*divide)(const K* keys, std::int64_t count, K pivot, K* to);
   /// An approximate median of the keys.

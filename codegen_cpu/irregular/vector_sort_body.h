@@ -1,6 +1,4 @@
 // See vector_sort.h. A file for one instruction set defines FERMATA_VECTOR_BYTES and includes this one.
-#include <immintrin.h>
-
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -8,164 +6,12 @@
 #include <type_traits>
 #include <utility>
 
+#include "codegen_cpu/irregular/sort_lanes.h"
 #include "codegen_cpu/irregular/transpose_in_registers.h"
 #include "codegen_cpu/irregular/vector_sort.h"
 
 namespace fermata {
 namespace {
-
-// Vectors of signed integers: the parts that differ between instruction sets.
-template <class K> struct Vectors;
-
-#if FERMATA_VECTOR_BYTES == 64
-
-template <> struct Vectors<std::int32_t> {
-  using K = std::int32_t;
-  typedef K V __attribute__((vector_size(64)));
-  static constexpr int kLanes = 16;
-  static V load(const K* p) { return (V)_mm512_loadu_si512(p); }
-  static void store(K* p, V v) { _mm512_storeu_si512(p, (__m512i)v); }
-  static __mmask16 first(std::int64_t count) { return static_cast<__mmask16>((1u << count) - 1); }
-  static V load_first(const K* p, std::int64_t count, V beyond) {
-    return (V)_mm512_mask_loadu_epi32((__m512i)beyond, first(count), p);
-  }
-  static void store_first(K* p, V v, std::int64_t count) { _mm512_mask_storeu_epi32(p, first(count), (__m512i)v); }
-  static V min(V a, V b) { return a < b ? a : b; }
-  static V max(V a, V b) { return a > b ? a : b; }
-  /// Writes lanes below the pivot up from `low`, others down from `high`; returns the number below. A whole vector may
-  /// be written at `low`.
-  static std::int64_t divide(V v, V pivot, K* low, K* high) {
-    const __mmask16 below = _mm512_cmplt_epi32_mask((__m512i)v, (__m512i)pivot);
-    const auto count = static_cast<std::int64_t>(_mm_popcnt_u32(below));
-    _mm512_storeu_si512(low, _mm512_maskz_compress_epi32(below, (__m512i)v));
-    _mm512_mask_storeu_epi32(high - (kLanes - count), first(kLanes - count),
-                             _mm512_maskz_compress_epi32(static_cast<__mmask16>(~below), (__m512i)v));
-    return count;
-  }
-  /// Writes `numbers` of the lanes below the bound to `to`, a whole vector; returns their number.
-  static std::int64_t put_below(V v, V bound, V numbers, K* to) {
-    const __mmask16 below = _mm512_cmplt_epi32_mask((__m512i)v, (__m512i)bound);
-    if (below == 0) return 0;
-    _mm512_storeu_si512(to, _mm512_maskz_compress_epi32(below, (__m512i)numbers));
-    return _mm_popcnt_u32(below);
-  }
-};
-
-template <> struct Vectors<std::int64_t> {
-  using K = std::int64_t;
-  typedef K V __attribute__((vector_size(64)));
-  static constexpr int kLanes = 8;
-  static V load(const K* p) { return (V)_mm512_loadu_si512(p); }
-  static void store(K* p, V v) { _mm512_storeu_si512(p, (__m512i)v); }
-  static __mmask8 first(std::int64_t count) { return static_cast<__mmask8>((1u << count) - 1); }
-  static V load_first(const K* p, std::int64_t count, V beyond) {
-    return (V)_mm512_mask_loadu_epi64((__m512i)beyond, first(count), p);
-  }
-  static void store_first(K* p, V v, std::int64_t count) { _mm512_mask_storeu_epi64(p, first(count), (__m512i)v); }
-  static V min(V a, V b) { return a < b ? a : b; }
-  static V max(V a, V b) { return a > b ? a : b; }
-  static std::int64_t divide(V v, V pivot, K* low, K* high) {
-    const __mmask8 below = _mm512_cmplt_epi64_mask((__m512i)v, (__m512i)pivot);
-    const auto count = static_cast<std::int64_t>(_mm_popcnt_u32(below));
-    _mm512_storeu_si512(low, _mm512_maskz_compress_epi64(below, (__m512i)v));
-    _mm512_mask_storeu_epi64(high - (kLanes - count), first(kLanes - count),
-                             _mm512_maskz_compress_epi64(static_cast<__mmask8>(~below), (__m512i)v));
-    return count;
-  }
-};
-
-#else
-
-/// For each mask: the selected lanes, in order, and then the others.
-template <int kLanes> constexpr auto kBelowFirst = [] {
-  std::array<std::array<std::uint8_t, kLanes>, 1 << kLanes> table{};
-  for (unsigned mask = 0; mask < table.size(); ++mask) {
-    std::size_t at = 0;
-    for (const unsigned wanted : {1u, 0u})
-      for (unsigned lane = 0; lane < kLanes; ++lane)
-        if ((mask >> lane & 1u) == wanted) table[mask][at++] = static_cast<std::uint8_t>(lane);
-  }
-  return table;
-}();
-
-template <> struct Vectors<std::int32_t> {
-  using K = std::int32_t;
-  typedef K V __attribute__((vector_size(32)));
-  static constexpr int kLanes = 8;
-  static V load(const K* p) { return (V)_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
-  static void store(K* p, V v) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), (__m256i)v); }
-  static __m256i first(std::int64_t count) {
-    return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-  }
-  static V load_first(const K* p, std::int64_t count, V beyond) {
-    const __m256i mask = first(count);
-    return (V)_mm256_blendv_epi8((__m256i)beyond, _mm256_maskload_epi32(p, mask), mask);
-  }
-  static void store_first(K* p, V v, std::int64_t count) { _mm256_maskstore_epi32(p, first(count), (__m256i)v); }
-  static V min(V a, V b) { return a < b ? a : b; }
-  static V max(V a, V b) { return a > b ? a : b; }
-  static std::int64_t divide(V v, V pivot, K* low, K* high) {
-    const auto below =
-        static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32((__m256i)pivot, (__m256i)v))));
-    const auto count = static_cast<std::int64_t>(_mm_popcnt_u32(below));
-    const __m256i order =
-        _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(kBelowFirst<8>[below].data())));
-    const V sorted = (V)_mm256_permutevar8x32_epi32((__m256i)v, order);
-    store(low, sorted), store(high - kLanes, sorted);
-    return count;
-  }
-  static std::int64_t put_below(V v, V bound, V numbers, K* to) {
-    const auto below =
-        static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32((__m256i)bound, (__m256i)v))));
-    if (below == 0) return 0;
-    const __m256i order =
-        _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(kBelowFirst<8>[below].data())));
-    store(to, (V)_mm256_permutevar8x32_epi32((__m256i)numbers, order));
-    return _mm_popcnt_u32(below);
-  }
-};
-
-/// The same for each mask of four 8-byte lanes, as 4-byte lanes.
-constexpr auto kHalvesBelowFirst = [] {
-  std::array<std::array<std::uint8_t, 8>, 16> table{};
-  for (unsigned mask = 0; mask < 16; ++mask)
-    for (unsigned lane = 0; lane < 8; ++lane)
-      table[mask][lane] = static_cast<std::uint8_t>(2 * kBelowFirst<4>[mask][lane / 2] + lane % 2);
-  return table;
-}();
-
-template <> struct Vectors<std::int64_t> {
-  using K = std::int64_t;
-  typedef K V __attribute__((vector_size(32)));
-  static constexpr int kLanes = 4;
-  static V load(const K* p) { return (V)_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
-  static void store(K* p, V v) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), (__m256i)v); }
-  static __m256i first(std::int64_t count) {
-    return _mm256_cmpgt_epi64(_mm256_set1_epi64x(count), _mm256_setr_epi64x(0, 1, 2, 3));
-  }
-  static V load_first(const K* p, std::int64_t count, V beyond) {
-    const __m256i mask = first(count);
-    return (V)_mm256_blendv_epi8((__m256i)beyond, _mm256_maskload_epi64(reinterpret_cast<const long long*>(p), mask),
-                                 mask);
-  }
-  static void store_first(K* p, V v, std::int64_t count) {
-    _mm256_maskstore_epi64(reinterpret_cast<long long*>(p), first(count), (__m256i)v);
-  }
-  static V min(V a, V b) { return a < b ? a : b; }
-  static V max(V a, V b) { return a > b ? a : b; }
-  static std::int64_t divide(V v, V pivot, K* low, K* high) {
-    const auto below =
-        static_cast<unsigned>(_mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpgt_epi64((__m256i)pivot, (__m256i)v))));
-    const auto count = static_cast<std::int64_t>(_mm_popcnt_u32(below));
-    const __m256i order =
-        _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(kHalvesBelowFirst[below].data())));
-    const V sorted = (V)_mm256_permutevar8x32_epi32((__m256i)v, order);
-    store(low, sorted), store(high - kLanes, sorted);
-    return count;
-  }
-};
-
-#endif
 
 /// The comparisons of a sorting network: Batcher's merge exchange (Knuth, The Art of Computer Programming 3, 5.2.2M).
 template <int kRows> struct Network {
@@ -187,6 +33,7 @@ template <class K> struct Sorter {
   static constexpr int N = Set::kLanes;
   static constexpr int kMostRows = 16;  // also with 16 registers, where some vectors are spilled
   static constexpr std::int64_t kMost = std::int64_t{kMostRows} * N;
+  static constexpr std::int64_t kMany = (std::int64_t{1} << 20) / std::int64_t{sizeof(K)};  // with as many beside them
 
   [[gnu::always_inline]] static void order(V& a, V& b) {
     const V low = Set::min(a, b);
@@ -221,26 +68,40 @@ template <class K> struct Sorter {
     else
       return merged_runs<2 * kRun>(merged_bitonic<kRun / 2>(ordered<2 * kRun - 1>(v)));
   }
-  /// Merges runs of kRun vectors into one.
-  template <int kRun, int kRows> [[gnu::always_inline]] static void merge_vectors(V (&rows)[kRows]) {
-    if constexpr (kRun < kRows) {
+  /// Columns are numbered as their elements will follow each other in memory: which bits of a lane a number has.
+  template <int kRows> static constexpr int lane_bits(int column) {
+    constexpr int kTogether = kRows < N ? N / kRows : 1;  // columns that become one vector; they lie kRows lanes apart
+    int lane = 0;
+    for (int bit = 1; bit < N; bit *= 2)
+      if ((column & bit) != 0) lane |= bit < kTogether ? bit * kRows : bit / kTogether;
+    return lane;
+  }
+  /// Swaps what is out of order between columns so many numbers apart.
+  template <int kFar, int kRows> [[gnu::always_inline]] static void order_columns(V (&rows)[kRows]) {
+    if constexpr (kFar > 0) {
 #pragma GCC unroll 16
-      for (int begin = 0; begin < kRows; begin += 2 * kRun) {
+      for (int r = 0; r < kRows; ++r) rows[r] = ordered<lane_bits<kRows>(kFar)>(rows[r]);
+      order_columns<kFar / 2>(rows);
+    }
+  }
+  /// Merges runs of kWidth sorted columns into one, in halves of bitonic sequences. Most steps compare whole vectors.
+  template <int kWidth, int kRows> [[gnu::always_inline]] static void merge_columns(V (&rows)[kRows]) {
+    if constexpr (kWidth < N) {
+      constexpr int kFlip = lane_bits<kRows>(2 * kWidth - 1), kSecond = lane_bits<kRows>(kWidth);
 #pragma GCC unroll 16
-        for (int i = 0; i < (kRun + 1) / 2; ++i) {  // the second run is reversed
-          const V first = flipped<N - 1>(rows[begin + kRun + i], kLanes);
-          rows[begin + kRun + i] = flipped<N - 1>(rows[begin + 2 * kRun - 1 - i], kLanes);
-          rows[begin + 2 * kRun - 1 - i] = first;
-        }
-#pragma GCC unroll 16
-        for (int far = kRun; far > 0; far /= 2)
-#pragma GCC unroll 16
-          for (int i = 0; i < 2 * kRun; ++i)
-            if ((i & far) == 0) order(rows[begin + i], rows[begin + i + far]);
+      for (int r = 0; r < kRows / 2; ++r) {  // with the second run reversed
+        V &a = rows[r], &b = rows[kRows - 1 - r];
+        const V other = flipped<kFlip>(b, kLanes), low = Set::min(a, other), high = Set::max(a, other);
+        a = by_bit<kSecond>(low, high, kLanes);
+        b = flipped<kFlip>(by_bit<kSecond>(high, low, kLanes), kLanes);
       }
+      order_columns<kWidth / 2>(rows);
 #pragma GCC unroll 16
-      for (int i = 0; i < kRows; ++i) rows[i] = merged_bitonic<N / 2>(rows[i]);
-      merge_vectors<2 * kRun>(rows);
+      for (int far = kRows / 2; far > 0; far /= 2)
+#pragma GCC unroll 16
+        for (int i = 0; i < kRows; ++i)
+          if ((i & far) == 0) order(rows[i], rows[i + far]);
+      merge_columns<2 * kWidth>(rows);
     }
   }
   template <int kRows, std::size_t... kPair>
@@ -274,15 +135,15 @@ template <class K> struct Sorter {
       const std::int64_t left = count - std::int64_t{i} * N;
       rows[i] = left >= N ? Set::load(from + i * N) : left > 0 ? Set::load_first(from + i * N, left, highest) : highest;
     }
-    sort_columns(rows, std::make_index_sequence<static_cast<std::size_t>(Network<kRows>::kCount)>{});
-    if constexpr (kRows <= N) {
-      transpose_in_registers(rows);
-#pragma GCC unroll 16
-      for (int i = 0; i < kRows; ++i) rows[i] = merged_runs<kRows>(rows[i]);
-      merge_vectors<1>(rows);
+    if constexpr (kRows == 1) {
+      rows[0] = merged_runs<1>(rows[0]);
     } else {
-      turn_columns(rows);
-      merge_vectors<kRows / N>(rows);
+      sort_columns(rows, std::make_index_sequence<static_cast<std::size_t>(Network<kRows>::kCount)>{});
+      merge_columns<1>(rows);
+      if constexpr (kRows <= N)
+        transpose_in_registers(rows);
+      else
+        turn_columns(rows);
     }
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
@@ -299,10 +160,23 @@ template <class K> struct Sorter {
     sort_rows<kRows>(from, to, count);
   }
 
+  /// Of one vector of keys, evenly spaced from a place on that depends on their number.
+  static K pivot_of_few(const K* keys, std::int64_t count) {
+    const std::int64_t step = count / N;
+    const auto first = static_cast<std::int64_t>(static_cast<std::uint64_t>(count) * 0x9e3779b97f4a7c15u >> 32) % step;
+    V rows[1];
+    for (int i = 0; i < N; ++i) rows[0][i] = keys[first + i * step];
+    rows[0] = merged_runs<1>(rows[0]);
+    return rows[0][N / 2];
+  }
   static K pivot(const K* keys, std::int64_t count) {
-    constexpr std::int64_t kFew = 2 * N, kMany = kMost;
-    const std::int64_t samples = count < 16 * kMost ? kFew : kMany;
-    std::array<K, static_cast<std::size_t>(kMany)> sample;
+    constexpr std::int64_t kShort = 8 * kMost;
+    return count < kShort ? pivot_of_few(keys, count) : pivots<1>(keys, count)[0];
+  }
+  /// What divides keys into parts of about the same size.
+  template <int kCount> static std::array<K, kCount> pivots(const K* keys, std::int64_t count) {
+    constexpr std::int64_t samples = kMost / 2;
+    std::array<K, static_cast<std::size_t>(samples)> sample;
     std::uint64_t state = static_cast<std::uint64_t>(count);
     for (std::int64_t i = 0; i < samples; ++i) {
       state = state * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX
@@ -310,7 +184,10 @@ template <class K> struct Sorter {
       sample[static_cast<std::size_t>(i)] = keys[i * (count / samples) + static_cast<std::int64_t>(part)];
     }
     sort_few(sample.data(), sample.data(), samples);
-    return sample[static_cast<std::size_t>(samples / 2)];
+    std::array<K, kCount> found;
+    for (int i = 0; i < kCount; ++i)
+      found[static_cast<std::size_t>(i)] = sample[static_cast<std::size_t>(samples * (i + 1) / (kCount + 1))];
+    return found;
   }
 
   static std::int64_t divide(const K* keys, std::int64_t count, K pivot, K* to) {
@@ -342,8 +219,40 @@ template <class K> struct Sorter {
     return low - to;
   }
 
+  /// Divides keys in place and into a buffer of as many: those below the pivot stay at `keys` and the others go to
+  /// `spare`, or with `others_stay` the other way round. Returns the number below. Nothing is written that is not read.
+  template <bool kOthersStay> static std::int64_t split(K* keys, std::int64_t count, K pivot, K* spare) {
+    constexpr int kTogether = 8;
+    const V pivots = V{} + pivot;
+    K *below = kOthersStay ? spare : keys, *others = kOthersStay ? keys : spare;
+    K* const first = below;
+    std::int64_t i = 0;
+    for (; i + kTogether * N <= count; i += kTogether * N) {
+      V v[kTogether];
+#pragma GCC unroll 8
+      for (int k = 0; k < kTogether; ++k) v[k] = Set::load(keys + i + k * N);
+#pragma GCC unroll 8
+      for (int k = 0; k < kTogether; ++k) {
+        const std::int64_t found = Set::split(v[k], pivots, below, others);
+        below += found, others += N - found;
+      }
+    }
+    for (; i + N <= count; i += N) {
+      const std::int64_t found = Set::split(Set::load(keys + i), pivots, below, others);
+      below += found, others += N - found;
+    }
+    for (; i < count; ++i) {
+      const K key = keys[i];
+      const bool is_below = key < pivot;
+      *below = key;
+      below += is_below;
+      *others = key;
+      others += !is_below;
+    }
+    return below - first;
+  }
+
   static void copy(const K* from, std::int64_t count, K* to) {
-    if (to == from) return;
     for (std::int64_t i = 0; i < count; ++i) to[i] = from[i];
   }
   // Not a function of <algorithm>: its instance for this instruction set might be linked into other code.
@@ -365,31 +274,88 @@ template <class K> struct Sorter {
     }
   }
 
-  /// Sorts keys of `from` into `to`, `to` being `from` or `other`.
-  static void sort(K* from, K* other, K* to, std::int64_t count, int depth) {
+  /// What becomes of keys that are in their places.
+  struct Finish {
+    const SortedKeys<K>* to;
+    const K* first;
+    void operator()(K* keys, std::int64_t count) const {
+      if (to->write != nullptr)
+        to->write(keys, count, to->descending, static_cast<char*>(to->elements) + (keys - first) * to->element_bytes);
+    }
+  };
+
+  /// Sorts keys in place, or into `spare`, which has space for as many.
+  static void sort(K* keys, K* spare, bool to_spare, std::int64_t count, int depth, const Finish& finish) {
     while (count > kMost) {
       if (depth-- == 0) {  // repeated bad pivots
-        sort_by_heap(from, count);
-        return copy(from, count, to);
+        sort_by_heap(keys, count);
+        break;
       }
-      const K middle = pivot(from, count);
-      std::int64_t below = divide(from, count, middle, other);
+      const K middle = pivot(keys, count);
+      std::int64_t below =
+          to_spare ? split<true>(keys, count, middle, spare) : split<false>(keys, count, middle, spare);
       if (below == 0) {  // the pivot is the smallest key, and keys equal to it are done
-        if (middle == std::numeric_limits<K>::max()) { return copy(from, count, to); }
-        below = divide(from, count, middle + 1, other);
-        for (std::int64_t i = 0; i < below; ++i) to[i] = middle;
+        if (!to_spare) std::swap(keys, spare), to_spare = true;
+        if (middle == std::numeric_limits<K>::max()) break;
+        below = split<true>(keys, count, middle + 1, spare);
+        finish(spare, below);
+      } else if (to_spare) {
+        sort(spare, keys + count - below, false, below, depth, finish);
       } else {
-        sort(other, from, to, below, depth);
+        sort(keys, spare + count - below, false, below, depth, finish);
+        keys += below;
+        std::swap(keys, spare), to_spare = true;
+        count -= below;
+        continue;
       }
-      std::swap(from, other);
-      from += below, other += below, to += below, count -= below;
+      spare += below, count -= below;
     }
-    if (count > 0) sort_few(from, to, count);
+    K* const to = to_spare ? spare : keys;
+    if (count > kMost)  // in order
+      to_spare ? copy(keys, count, to) : void();
+    else if (count > 0)
+      sort_few(keys, to, count);
+    finish(to, count);
   }
-  static void sort_in_place(K* keys, K* other, std::int64_t count) {
-    sort(keys, other, keys, count, 2 * static_cast<int>(std::bit_width(static_cast<std::uint64_t>(count))));
+  /// The same for keys that no cache has space for: four parts at a time, so that they pass through memory half as
+  /// often. `more` has space for `room` keys.
+  static void sort_many(K* keys, K* spare, K* more, std::int64_t room, bool to_spare, std::int64_t count, int depth,
+                        const Finish& finish) {
+    const std::array<K, 3> bounds = count > kMany && room >= count ? pivots<3>(keys, count) : std::array<K, 3>{};
+    if (depth < 2 || !(bounds[0] < bounds[1] && bounds[1] < bounds[2]))
+      return sort(keys, spare, to_spare, count, depth, finish);
+    K* to[4] = {to_spare ? spare : keys, to_spare ? keys : spare, more, spare + count};
+    K *const first = to[0], *const second = to[1];
+    const V a = V{} + bounds[0], b = V{} + bounds[1], c = V{} + bounds[2];
+    std::int64_t i = 0;
+    for (; i + 2 * N <= count; i += N) Set::split(Set::load(keys + i), a, b, c, to);
+    for (; i < count; ++i) {
+      const K key = keys[i];
+      const int range = (key >= bounds[0]) + (key >= bounds[1]) + (key >= bounds[2]);
+      if (range == 3)
+        *--to[3] = key;
+      else
+        *to[range]++ = key;
+    }
+    const std::int64_t n0 = to[0] - first, n1 = to[1] - second, n2 = to[2] - more, n3 = count - n0 - n1 - n2;
+    // What is read from `more` needs what is left of it, and the others have all of it then.
+    K* const place = to_spare ? spare : keys;
+    sort_many(more, place + n0 + n1, more + n2, room - n2, true, n2, depth - 2, finish);
+    sort_many(second, place + n0, more, room, true, n1, depth - 2, finish);
+    if (to_spare) {
+      sort_many(spare + count - n3, keys, more, room, false, n3, depth - 2, finish);
+      sort_many(spare, keys, more, room, false, n0, depth - 2, finish);
+    } else {
+      sort_many(spare + count - n3, keys + count - n3, more, room, true, n3, depth - 2, finish);
+      sort_many(keys, spare, more, room, false, n0, depth - 2, finish);
+    }
   }
-  static constexpr VectorSortOf<K> kLoops{&sort_in_place, &divide, &pivot};
+  static std::int64_t room_for(std::int64_t count) { return count > kMany ? 2 * count : count; }
+  static void sort_all(K* keys, K* spare, std::int64_t room, std::int64_t count, const SortedKeys<K>& to) {
+    const int depth = 2 * static_cast<int>(std::bit_width(static_cast<std::uint64_t>(count)));
+    sort_many(keys, spare, spare + count, room - count, false, count, depth, {&to, keys});
+  }
+  static constexpr VectorSortOf<K> kLoops{&sort_all, &room_for, &divide, &pivot};
 };
 
 // ---- Keys: those of sort_keys.h with the sign bit flipped

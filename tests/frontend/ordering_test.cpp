@@ -155,6 +155,36 @@ TEST_P(Ordering, SortsLinesThatThreadsShare) {
   set_thread_count(threads);
 }
 
+/// Keys that pass through memory in four parts at a time, by one thread.
+TEST_P(Ordering, SortsLinesThatNoCacheHolds) {
+  const int threads = thread_count();
+  set_thread_count(1);
+  constexpr std::int64_t kSize = 600'011;
+  Generator generator(4);
+  const Tensor x = normal({kSize}, 0, 1, DType::f64, generator).sync(), places = arange(kSize).sync();
+  const std::vector<Tensor> all{x.astype(DType::f32),
+                                x,
+                                (places % 5).astype(DType::i32),
+                                where(places % 1000 == 0, places, 3),  // nearly all equal
+                                flip(places).astype(DType::u32),
+                                where(x > 2.5, full_like(x, kNan), x)};
+  for (const Tensor& given : all)
+    for (const bool descending : {false, true}) {
+      SCOPED_TRACE(name(given.dtype()));
+      Doubles wanted = doubles(given);
+      const auto number = std::partition(wanted.begin(), wanted.end(), [](double v) { return !std::isnan(v); });
+      std::sort(wanted.begin(), number);
+      if (descending) std::reverse(wanted.begin(), wanted.end());
+      const Doubles sorted = doubles(sort(given, 0, descending));
+      std::int64_t wrong = 0;
+      for (std::size_t i = 0; i < wanted.size(); ++i)
+        wrong += sorted[i] == wanted[i] || (std::isnan(sorted[i]) && std::isnan(wanted[i])) ? 0 : 1;
+      EXPECT_EQ(wrong, 0);
+    }
+  expect_sorted(all[0]);
+  set_thread_count(threads);
+}
+
 /// Bits that comparisons cannot tell: signs of zeros, and the one NaN that is stored.
 TEST_P(Ordering, SortsZerosBySign) {
   const Tensor x = tensor(Doubles{0.0, -0.0, kNan, 0.0, -0.0, -kNan, 1, -1}, {8});
