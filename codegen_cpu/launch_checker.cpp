@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cstdlib>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -35,9 +36,11 @@ LaunchChecker::LaunchChecker(const Kernel& kernel, const jit::ObjectInfo& info, 
     reaches_.push_back(reach_of(points, strides, bytes));
     Reach& reach = reaches_.back();
     if (reach.begin == reach.end) continue;
-    if (kernel.accesses[a].gathered)
-      reach.extend(gathered_reach(kernel, static_cast<std::uint16_t>(a), launch) *
-                   static_cast<std::int64_t>(bytes));  // else pairs are read and written whole
+    if (kernel.accesses[a].gathered) {
+      const std::optional<std::int64_t> behind = gathered_reach(kernel, static_cast<std::uint16_t>(a), launch);
+      if (!behind) reach = {};
+      reach.extend(behind.value_or(0) * static_cast<std::int64_t>(bytes));
+    }
     if (kernel.accesses[a].half == Half::real) reach.end += static_cast<std::int64_t>(bytes);
     if (kernel.accesses[a].half == Half::imaginary) reach.begin -= static_cast<std::int64_t>(bytes);
   }

@@ -143,8 +143,9 @@ bool can_split(const Kernel& kernel, const KernelSchedule& schedule);
 /// Whether a launch may fail.
 bool has_positions(const Kernel& kernel);
 /// From the element of a gathered access at a point to the last one that it may read, in elements: the offset of the
-/// last position on the axis. Programs have no other offsets: see gathered_axis().
-std::int64_t gathered_reach(const Kernel& kernel, std::uint16_t access, const KernelLaunch& launch);
+/// last position on the axis. nullopt if the axis has none, so that nothing is read. Programs have no other offsets:
+/// see gathered_axis().
+std::optional<std::int64_t> gathered_reach(const Kernel& kernel, std::uint16_t access, const KernelLaunch& launch);
 /// The axis that a Prim::gather reads along: its offset is a Prim::position, or the product of one and `step`. Both are
 /// constants, or offsets of accesses without axes. nullopt if the offset is something else.
 struct GatheredAxis {

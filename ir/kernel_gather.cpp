@@ -35,12 +35,13 @@ std::optional<GatheredAxis> gathered_axis(const Kernel& kernel, const Instr& gat
   return axis;
 }
 
-std::int64_t gathered_reach(const Kernel& kernel, std::uint16_t access, const KernelLaunch& launch) {
+std::optional<std::int64_t> gathered_reach(const Kernel& kernel, std::uint16_t access, const KernelLaunch& launch) {
   for (const Instr& instr : kernel.program.instrs()) {
     if (instr.prim != Prim::gather || instr.index != access) continue;
     const std::optional<GatheredAxis> axis = gathered_axis(kernel, instr);
     if (!axis) throw_internal("a kernel gathers at an offset of unknown kind");
-    const std::int64_t last = std::max<std::int64_t>(value_of(kernel, axis->size, launch) - 1, 0);
+    const std::int64_t last = value_of(kernel, axis->size, launch) - 1;
+    if (last < 0) return std::nullopt;
     return axis->step == kNoValue ? last : last * value_of(kernel, axis->step, launch);
   }
   return 0;

@@ -259,6 +259,7 @@ class Fuser {
     bool inlined;
     const bool gathered = is_gathered(g_.nodes[v], k);
     if (!contains(group, followed->source, inlined)) {
+      if (gathered && lies_across(*followed)) return Verdict::no("what it gathers does not lie in order");
       accesses += gathered ? 3 : 1;  // with the size of the axis, and the step along it
       return Verdict::yes();
     }
@@ -268,6 +269,15 @@ class Fuser {
     home_axes(p_, dims_, group, followed->source, below);
     return aligned(*followed, below) ? Verdict::yes()
                                      : Verdict::no("it is read at a different index than it is computed at");
+  }
+
+  /// Whether neighbors along the last axis are not known to be neighbors in memory: a call reads them once, in tiles.
+  bool lies_across(const Followed& f) const {
+    if (f.map.axes.empty() || f.map.axes.back().axis < 0) return false;
+    const AxisMap& last = f.map.axes.back();
+    const GraphNode &source = g_.nodes[f.source], &shown = f.map.reshaped ? g_.nodes[f.map.reshape] : source;
+    const bool is_in_order = source.op != Op::input || source.dense || (source.unit_inner && !f.map.reshaped);
+    return !is_in_order || !last.unit || static_cast<unsigned>(last.axis) + 1 != shown.shape.rank();
   }
 
   bool aligned(const Followed& f, const std::vector<std::int8_t>& home) const {

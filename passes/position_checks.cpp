@@ -2,6 +2,7 @@
 #include "passes/position_checks.h"
 
 #include <array>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -39,7 +40,7 @@ class InterpretedChecks final : public PositionChecks {
     throw_internal("a position was out of range, and is no more");
   }
 
-  std::int64_t reach(std::uint16_t access, const KernelLaunch& launch) const override {
+  std::optional<std::int64_t> reach(std::uint16_t access, const KernelLaunch& launch) const override {
     return gathered_reach(kernel_, access, launch);
   }
 

@@ -193,9 +193,11 @@ void BoundKernel::check_buffers(const KernelLaunch& launch, const Run& run) cons
     if (is_leaf && leaf == nullptr) continue;
     Reach reach =
         reach_of(points, std::span(strides_).subspan(a * sizes_.size(), sizes_.size()), step_->element_bytes[a]);
-    if (step_->may_fail() && reach.begin != reach.end)
-      reach.extend(step_->checks->reach(static_cast<std::uint16_t>(a), launch) *
-                   static_cast<std::int64_t>(step_->element_bytes[a]));
+    if (step_->may_fail() && reach.begin != reach.end) {
+      const std::optional<std::int64_t> behind = step_->checks->reach(static_cast<std::uint16_t>(a), launch);
+      if (!behind) continue;
+      reach.extend(*behind * static_cast<std::int64_t>(step_->element_bytes[a]));
+    }
     check_in_buffer(step_->name, a, launch.pointers[a], reach, leaf != nullptr ? leaf->data : run.data[slot],
                     leaf != nullptr ? leaf->bytes : bytes_[a]);
   }

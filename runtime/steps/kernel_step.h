@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -55,8 +56,9 @@ class PositionChecks {
   virtual void check_empty(const KernelLaunch& launch) const = 0;
   /// The error about the first one that is out of range in a launch that failed.
   [[noreturn]] virtual void throw_error(const KernelLaunch& launch, std::span<const BoundNode> nodes) const = 0;
-  /// How far behind its element an access reads, in elements; 0 if it does not read at positions.
-  virtual std::int64_t reach(std::uint16_t access, const KernelLaunch& launch) const = 0;
+  /// How far behind its element an access reads, in elements: 0 if it does not read at positions, nullopt if there are
+  /// none on its axis.
+  virtual std::optional<std::int64_t> reach(std::uint16_t access, const KernelLaunch& launch) const = 0;
 
  private:
   std::vector<Node> nodes_;

@@ -203,7 +203,7 @@ inline void KernelCase::lay_out_gathered(Random& random) {
     const GatheredAxis axis = gathered_axis(kernel_, instr).value();
     offsets_[kernel_.program[axis.size].index] = 1 + random.below(9);
     if (axis.step != kNoValue) offsets_[kernel_.program[axis.step].index] = random.below(5) - 1;
-    const std::int64_t reach = gathered_reach(kernel_, instr.index, launch());
+    const std::int64_t reach = gathered_reach(kernel_, instr.index, launch()).value();
     const std::size_t bytes = byte_size(instr.type);
     const Buffer& buffer = buffers_[instr.index];
     fill(instr.index, static_cast<std::int64_t>(buffer.origin / bytes) + std::max<std::int64_t>(-reach, 0),
