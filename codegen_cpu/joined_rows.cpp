@@ -193,7 +193,7 @@ std::optional<Kernel> joined_kernel(const Kernel& kernel) {
   // Without one, neighboring axes are joined where a kernel is bound (runtime/steps/kernel_step.cpp).
   if (std::ranges::none_of(kernel.accesses, is_one_per_row)) return std::nullopt;
   for (const Access& access : kernel.accesses)
-    if (access.address_only || access.half != Half::none || access.gathered) return std::nullopt;
+    if (access.address_only || access.half != Half::none || access.gathered || access.guarded) return std::nullopt;
   for (const Store& store : kernel.stores)
     if (!steps_along(kernel, kernel.accesses[store.access])) return std::nullopt;
   // The place of an element in a buffer is not its place in memory.

@@ -354,7 +354,8 @@ std::optional<Kernel> turned_kernel(const Kernel& kernel) {
   if (kernel.reduced == 0 && !has_one_for_each_row(kernel)) return std::nullopt;
   for (const Store& store : kernel.stores)
     if (!is_across(kernel, kernel.accesses[store.access])) return std::nullopt;
-  if (std::ranges::any_of(kernel.accesses, [](const Access& a) { return a.half != Half::none || a.gathered; }))
+  if (std::ranges::any_of(kernel.accesses,
+                          [](const Access& a) { return a.half != Half::none || a.gathered || a.guarded; }))
     return std::nullopt;
   // The place of an element in a buffer is not its place in memory.
   for (const Instr& instr : kernel.program.instrs())

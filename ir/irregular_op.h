@@ -37,6 +37,7 @@ struct OpFacts {
   bool keeps_order = false;        // a view of all elements of its operand, in row-major order whatever the sizes
   bool begins_as_operand = false;  // kernels first copy operand 0 to the result, unless it is there already
   bool gathers = false;            // reads operand 0 along its axis at positions, operand 1, and nothing else
+  bool joins = false;              // its operands follow each other along its axis
 };
 inline constexpr OpFacts kFreeView{.effect = Effect::pure,
                                    .cost = Cost::pass,
@@ -122,6 +123,8 @@ class KernelEmitter {
   virtual ValueId convert(ValueId value, DType to) = 0;
   /// The elements of operand 0 at the positions that operand 1 has; for ops that gather.
   virtual ValueId gathered(unsigned axis) = 0;
+  /// The element of the operand that is at this point; for ops that join.
+  virtual ValueId joined(unsigned axis) = 0;
   /// Rounds to the dtype of the result, as a store and a load would.
   virtual ValueId rounded(ValueId value) = 0;
 

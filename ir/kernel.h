@@ -49,6 +49,7 @@ struct Access {
   bool address_only = false;  // used only by Prim::offset and Prim::position: no pointer; strides give the offset
   Half half = Half::none;     // only without the two above
   bool gathered = false;      // used only by Prim::gather, which may read any element behind the one at this point
+  bool guarded = false;       // used only by Prim::guarded_input: not at every point there is an element
   bool operator==(const Access&) const = default;
   /// Whether neighbors along the vector axis are neighbors in memory, or nearly so.
   bool is_in_order() const { return unit_stride || half != Half::none; }
@@ -140,6 +141,10 @@ std::int64_t reduction_blocks(const Kernel& kernel, const std::int64_t* sizes);
 /// True for row kernels of a single stage without per-point stores: their blocks can run separately, see Executable.
 bool can_split(const Kernel& kernel, const KernelSchedule& schedule);
 
+/// Whether a primitive depends on where an access is at a point.
+inline bool has_access(Prim prim) {
+  return prim == Prim::input || prim == Prim::offset || prim == Prim::gather || prim == Prim::guarded_input;
+}
 /// Whether a launch may fail.
 bool has_positions(const Kernel& kernel);
 /// From the element of a gathered access at a point to the last one that it may read, in elements: the offset of the

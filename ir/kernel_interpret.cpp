@@ -139,8 +139,8 @@ class Machine {
     const auto operands = [&](ValueId id) { return std::array{program[id].a, program[id].b, program[id].c}; };
     for (ValueId id = 0; id < program.size(); ++id) {
       const Instr& instr = program[id];
-      const bool has_access = instr.prim == Prim::input || instr.prim == Prim::offset || instr.prim == Prim::gather;
-      exists[id] = instr.prim != Prim::reduced && (!has_access || (kernel_.accesses[instr.index].axes & empty) == 0);
+      const bool reads = has_access(instr.prim);
+      exists[id] = instr.prim != Prim::reduced && (!reads || (kernel_.accesses[instr.index].axes & empty) == 0);
       for (const ValueId from : operands(id)) exists[id] = exists[id] && (from == kNoValue || exists[from]);
     }
     for (auto id = static_cast<ValueId>(program.size()); id-- > 0;) {
@@ -187,6 +187,7 @@ class Machine {
         const auto distance = static_cast<std::int64_t>(values_[instr.a] * byte_size(instr.type));
         return load_slot(instr.type, element(instr.index) + distance);
       }
+      case Prim::guarded_input: return (values_[instr.a] & 0xff) != 0 ? load_slot(instr.type, element(instr.index)) : 0;
       case Prim::position: check_position(id); break;
       case Prim::offset: return static_cast<std::uint64_t>(offset(instr.index));
       case Prim::scalar: return load_slot(instr.type, &launch_.scalars[instr.index]);

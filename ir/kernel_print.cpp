@@ -25,11 +25,14 @@ std::string instr_text(const ScalarProgram& program, ValueId id) {
     case Prim::offset:
     case Prim::scalar:
     case Prim::gather:
+    case Prim::guarded_input:
     case Prim::position:
     case Prim::parameter: text += fmt::format(" {}", instr.index); break;
     default: break;
   }
-  const char* separator = instr.prim == Prim::gather || instr.prim == Prim::position ? " of " : " ";
+  const char* separator = instr.prim == Prim::guarded_input                            ? " if "
+                          : instr.prim == Prim::gather || instr.prim == Prim::position ? " of "
+                                                                                       : " ";
   for (const ValueId operand : {instr.a, instr.b, instr.c}) {
     if (operand == kNoValue) continue;
     text += fmt::format("{}%{}", separator, operand);
@@ -76,9 +79,9 @@ std::string to_string(const Kernel& kernel) {
   std::string text = fmt::format("kernel rank={} reduced={}\n", kernel.rank, axes_text(kernel.reduced));
   for (std::size_t i = 0; i < kernel.accesses.size(); ++i) {
     const Access& access = kernel.accesses[i];
-    text += fmt::format("  access {} : {} axes={}{}{}{}{}\n", i, name(access.dtype), axes_text(access.axes),
+    text += fmt::format("  access {} : {} axes={}{}{}{}{}{}\n", i, name(access.dtype), axes_text(access.axes),
                         access.unit_stride ? " unit" : "", access.address_only ? " address" : "",
-                        access.gathered ? " gathered" : "",
+                        access.gathered ? " gathered" : "", access.guarded ? " guarded" : "",
                         access.half == Half::real        ? " real"
                         : access.half == Half::imaginary ? " imaginary"
                                                          : "");

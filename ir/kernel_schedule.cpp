@@ -36,8 +36,7 @@ struct Scheduler {
     for (ValueId i = 0; i < program.size(); ++i) {
       const Instr& instr = program[i];
       if (instr.prim == Prim::reduced) last_stage[i] = stage_of(instr.index);
-      if (instr.prim == Prim::input || instr.prim == Prim::offset || instr.prim == Prim::gather)
-        result.row_level[i] = is_row_access(kernel.accesses[instr.index]);
+      if (has_access(instr.prim)) result.row_level[i] = is_row_access(kernel.accesses[instr.index]);
       for_operands(instr, [&](ValueId id) {
         last_stage[i] = std::max(last_stage[i], last_stage[id]);
         result.row_level[i] = result.row_level[i] && result.row_level[id];

@@ -140,9 +140,7 @@ void check_indices(const Kernel& kernel) {
     if (index >= count) Reader::damaged("index out of range");
   };
   for (const Instr& instr : kernel.program.instrs()) {
-    if (instr.prim == Prim::input || instr.prim == Prim::offset || instr.prim == Prim::gather ||
-        instr.prim == Prim::position)
-      within(instr.index, kernel.accesses.size());
+    if (has_access(instr.prim) || instr.prim == Prim::position) within(instr.index, kernel.accesses.size());
     if (instr.prim == Prim::scalar) within(instr.index, kernel.scalars.size());
     if (instr.prim != Prim::reduced) continue;
     within(instr.index, kernel.reductions.size());
@@ -194,9 +192,10 @@ Kernel deserialize_kernel(std::string_view bytes) {
   in.list([&] {
     Access access{.dtype = in.dtype(), .axes = static_cast<std::uint16_t>(in.below(1u << kernel.rank, "axes"))};
     constexpr std::uint64_t kHalves = 3;
-    const std::uint64_t flags = in.below(8 * kHalves, "flags");
+    const std::uint64_t flags = in.below(16 * kHalves, "flags");
     access.unit_stride = (flags & 1) != 0, access.address_only = (flags & 2) != 0;
-    access.gathered = (flags & 4) != 0, access.half = static_cast<Half>(flags >> 3);
+    access.gathered = (flags & 4) != 0, access.guarded = (flags & 8) != 0;
+    access.half = static_cast<Half>(flags >> 4);
     kernel.accesses.push_back(access);
   });
   kernel.scalars = in.dtypes();

@@ -28,6 +28,10 @@ void check_operands(const ScalarProgram& program, ValueId at) {
     if (program[instr.a].type != DType::i64) broken("%{} gathers at {}", at, name(program[instr.a].type));
     return;
   }
+  if (instr.prim == Prim::guarded_input) {
+    if (program[instr.a].type != DType::boolean) broken("%{} is guarded by {}", at, name(program[instr.a].type));
+    return;
+  }
   const bool selects = instr.prim == Prim::select;
   const DType operand = program[selects ? instr.b : instr.a].type;
   if (selects && program[instr.a].type != DType::boolean) broken("%{} selects by {}", at, name(program[instr.a].type));
@@ -56,18 +60,21 @@ void check_index(const Kernel& kernel, ValueId at) {
   switch (instr.prim) {
     case Prim::input:
     case Prim::gather:
+    case Prim::guarded_input:
       within(kernel.accesses.size());
       same(kernel.accesses[instr.index].dtype);
       if (kernel.accesses[instr.index].address_only)
         broken("%{} reads access {}, which has no memory", at, instr.index);
-      if (kernel.accesses[instr.index].gathered != (instr.prim == Prim::gather))
+      if (kernel.accesses[instr.index].gathered != (instr.prim == Prim::gather) ||
+          kernel.accesses[instr.index].guarded != (instr.prim == Prim::guarded_input))
         broken("%{} reads access {} in another way than it is described", at, instr.index);
       if (instr.prim == Prim::gather && !gathered_axis(kernel, instr)) broken("%{} gathers at no position", at);
       break;
     case Prim::offset:
       within(kernel.accesses.size());
       same(DType::i64);
-      if (kernel.accesses[instr.index].gathered) broken("%{} is the offset of a gathered access", at);
+      if (kernel.accesses[instr.index].gathered || kernel.accesses[instr.index].guarded)
+        broken("%{} is the offset of an access that is read in another way", at);
       break;
     case Prim::position:
       within(kernel.accesses.size());
@@ -103,7 +110,7 @@ void check_combine(const Reduction& reduction, std::size_t index) {
     else if (instr.prim == Prim::parameter) {
       if (instr.index >= combine.parameters.size() || combine.parameters[instr.index] != instr.type)
         broken("reduction {}: %{} is no parameter of the combine", index, i);
-    } else if (is_leaf(instr.prim) || instr.prim == Prim::gather || instr.prim == Prim::position)
+    } else if (is_leaf(instr.prim) || has_access(instr.prim) || instr.prim == Prim::position)
       broken("reduction {}: the combine has a {}", index, name(instr.prim));
   }
   if (combine.parameters.size() != 2 * components || combine.results.size() != components)
@@ -140,7 +147,7 @@ void check_stores(const Kernel& kernel) {
       broken("store {} is out of range", s);
     const Access& access = kernel.accesses[store.access];
     if (access.address_only) broken("store {} goes to access {}, which has no memory", s, store.access);
-    if (access.gathered) broken("store {} goes to access {}, which is gathered", s, store.access);
+    if (access.gathered || access.guarded) broken("store {} goes to access {}, which is only read", s, store.access);
     if (access.dtype != kernel.program[store.value].type)
       broken("store {} puts {} into {}", s, name(kernel.program[store.value].type), name(access.dtype));
     if (stored[store.access]) broken("access {} is stored twice", store.access);
@@ -184,8 +191,9 @@ void verify(const Kernel& kernel) {
     if (access.half != Half::none && (access.unit_stride || access.address_only || !is_floating(access.dtype) ||
                                       (access.axes >> (kernel.rank - 1) & 1) == 0))
       broken("access {} is no half of complex numbers", i);
-    if (access.gathered && (access.address_only || access.half != Half::none))
-      broken("access {} cannot be gathered", i);
+    if ((access.gathered || access.guarded) &&
+        (access.address_only || access.half != Half::none || (access.gathered && access.guarded)))
+      broken("access {} cannot be gathered or guarded", i);
   }
   for (const DType t : kernel.scalars)
     if (!kStoredReal.has(t)) broken("a scalar has dtype {}", name(t));
@@ -193,7 +201,7 @@ void verify(const Kernel& kernel) {
   for (ValueId i = 0; i < kernel.program.size(); ++i) {
     check_operands(kernel.program, i);
     const Prim prim = kernel.program[i].prim;
-    if (is_leaf(prim) || prim == Prim::gather || prim == Prim::position) check_index(kernel, i);
+    if (is_leaf(prim) || has_access(prim) || prim == Prim::position) check_index(kernel, i);
   }
   check_stores(kernel);
   check_schedule(kernel);

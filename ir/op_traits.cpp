@@ -57,7 +57,7 @@ template <class O> constexpr OpTraits traits_of() {
   t.effect = O::facts.effect, t.cost = O::facts.cost, t.precision = O::facts.precision;
   t.may_fail_on_values = O::facts.may_fail_on_values, t.overwrites = O::facts.overwrites;
   t.keeps_order = O::facts.keeps_order, t.begins_as_operand = O::facts.begins_as_operand;
-  t.gathers = O::facts.gathers;
+  t.gathers = O::facts.gathers, t.joins = O::facts.joins;
   t.is_keyed = detail::count_fields<O, detail::IsKeyed>() == detail::field_count<O>();
   t.takes_shape = detail::count_fields<O, detail::IsShape>() != 0;
   t.takes_dtype = detail::count_fields<O, detail::IsDType>() != 0;

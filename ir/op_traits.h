@@ -79,6 +79,7 @@ struct OpTraits {
   bool keeps_order = false;                     // a view of all its elements, in row-major order whatever the sizes
   bool begins_as_operand = false;               // kernels first copy operand 0 to the result, unless it is there
   bool gathers = false;                         // reads operand 0 along its axis at positions, operand 1
+  bool joins = false;                           // its operands follow each other along its axis
   bool is_keyed = true;                         // the key of a plan distinguishes calls with different arguments
   bool takes_shape = false;                     // the shape of the result is an argument
   bool takes_dtype = false;                     // so is its dtype

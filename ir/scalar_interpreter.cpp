@@ -242,7 +242,7 @@ std::vector<ScalarStep> scalar_steps(const ScalarProgram& program) {
     ScalarStep step;
     const auto slot = [](ValueId id) { return id == kNoValue ? 0 : id; };
     step.a = slot(instr.a), step.b = slot(instr.b), step.c = slot(instr.c);
-    if (operand_count(instr.prim) > 0 && instr.prim != Prim::gather) {
+    if (operand_count(instr.prim) > 0 && instr.prim != Prim::gather && instr.prim != Prim::guarded_input) {
       const ValueId typed = instr.prim == Prim::select ? instr.b : instr.a;
       step.function = prim_function(instr.prim, instr.type, program[typed].type);
       if (step.function == nullptr)

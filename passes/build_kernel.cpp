@@ -30,7 +30,7 @@ struct SymbolicAccess {
   IndexMap map;
   DType dtype;
   Half half;  // of a complex value there are two accesses, the real parts first
-  bool gathered = false;
+  bool gathered = false, guarded = false;
 };
 
 class KernelBuilder {
@@ -100,6 +100,8 @@ class KernelBuilder {
       if (!followed) throw_internal("a view was fused that cannot be folded");
       operands.push_back(reach(followed->source, std::move(followed->map)));
       if (is_gathered(n, k)) accesses_[static_cast<std::size_t>(-1 - operands.back())].gathered = true;
+      if (traits(n.op).joins && operands.back() < 0)
+        accesses_[static_cast<std::size_t>(-1 - operands.back())].guarded = true;
     }
     instances_[instance].operands = std::move(operands);
   }
@@ -196,7 +198,7 @@ class KernelBuilder {
     const auto access = static_cast<std::size_t>(-1 - at.operands[0]);
     const std::uint32_t record = g_.nodes[v].record;
     const DType dtype = accesses_[access].dtype;
-    const ValueId size = number_of_axis(access, PathStep::Kind::size, record, axis);
+    const ValueId size = sizes_of_operands(v, 1, axis);
     const ValueId given = convert(operand(v, at, 1), DType::i64);
     const std::size_t number =
         add_access(KernelSource::Kind::position, v, mask_of_positions(g_, v), at.map, DType::i64);
@@ -209,24 +211,70 @@ class KernelBuilder {
       built_.checked.emplace_back(position, v);
     ValueId offset = position;
     if (!steps_by_one(accesses_[access], axis))
-      offset = program().add({.prim = Prim::mul,
-                              .type = DType::i64,
-                              .a = position,
-                              .b = number_of_axis(access, PathStep::Kind::step, record, axis)});
+      offset = program().add(
+          {.prim = Prim::mul, .type = DType::i64, .a = position, .b = step_of_axis(access, record, axis)});
     const ValueId element =
         program().add({.prim = Prim::gather, .type = dtype, .index = static_cast<std::uint16_t>(access), .a = offset});
     return convert(element, compute_dtype(dtype));
   }
-  /// The size of the axis that is gathered along, or the step along it.
-  ValueId number_of_axis(std::size_t access, PathStep::Kind kind, std::uint32_t record, unsigned axis) {
+  /// The step along the axis that is gathered along.
+  ValueId step_of_axis(std::size_t access, std::uint32_t record, unsigned axis) {
     const SymbolicAccess& of = accesses_[access];
+    const auto views_end = std::ranges::find(of.map.path, PathStep::Kind::gathered, &PathStep::kind);
+    std::vector<PathStep> path(of.map.path.begin(), views_end);
+    path.push_back({PathStep::Kind::step, record, static_cast<std::uint16_t>(axis)});
+    return number_at(KernelSource::Kind::layout, of.source.value, std::move(path));
+  }
+  /// The sizes of operands [0, count) of a node along an axis, added.
+  ValueId sizes_of_operands(ValueId v, std::size_t count, unsigned axis) {
+    std::vector<PathStep> path;
+    for (std::size_t k = 0; k < count; ++k)
+      path.push_back({k == 0 ? PathStep::Kind::size : PathStep::Kind::plus,
+                      g_.nodes[g_.nodes[v].operands[k].value].record, static_cast<std::uint16_t>(axis)});
+    return number_at(KernelSource::Kind::position, v, std::move(path));
+  }
+  /// A number that is the same at all points, found by a path.
+  ValueId number_at(KernelSource::Kind kind, ValueId value, std::vector<PathStep> path) {
     IndexMap map;
     map.axes.assign(rank_, {});
-    map.path.assign(of.map.path.begin(), std::ranges::find(of.map.path, PathStep::Kind::gathered, &PathStep::kind));
-    map.path.push_back({kind, record, static_cast<std::uint16_t>(axis)});
+    map.path = std::move(path);
     map.path.push_back({PathStep::Kind::stretch, g_.nodes[group_.domain].record, 0});
-    const std::size_t number = add_access(KernelSource::Kind::layout, of.source.value, 0, map, DType::i64);
+    const std::size_t number = add_access(kind, value, 0, map, DType::i64);
     return program().add({.prim = Prim::offset, .type = DType::i64, .index = static_cast<std::uint16_t>(number)});
+  }
+  /// The element of the operand that is at this point; the others are not read there.
+  ValueId joined(ValueId v, const Instance& at, unsigned axis) {
+    const GraphNode& n = g_.nodes[v];
+    const std::size_t parts = n.operands.size();
+    const ValueId index = position(v, static_cast<std::uint16_t>(1u << axis), at.map);
+    const auto logical = [&](Prim prim, ValueId a, ValueId b = kNoValue) {
+      return program().add({.prim = prim, .type = DType::boolean, .a = a, .b = b});
+    };
+    std::vector<ValueId> before;  // whether it is in one of the parts [0, k]
+    for (std::size_t k = 0; k + 1 < parts; ++k)
+      before.push_back(logical(Prim::lt, index, sizes_of_operands(v, k + 1, axis)));
+    ValueId result = kNoValue;
+    for (std::size_t k = parts; k-- > 0;) {
+      ValueId here = k + 1 < parts ? before[k] : kNoValue;
+      if (k > 0) {
+        const ValueId after = logical(Prim::bit_not, before[k - 1]);
+        here = here == kNoValue ? after : logical(Prim::bit_and, here, after);
+      }
+      const ValueId element = part(at.operands[k], here);
+      result =
+          result == kNoValue
+              ? element
+              : program().add(
+                    {.prim = Prim::select, .type = program()[element].type, .a = before[k], .b = element, .c = result});
+    }
+    return result;
+  }
+  ValueId part(std::int32_t operand, ValueId here) {
+    if (operand >= 0) return instances_[static_cast<std::size_t>(operand)].result;
+    const auto access = static_cast<std::uint16_t>(-1 - operand);
+    const DType t = accesses_[access].dtype;
+    return convert(program().add({.prim = Prim::guarded_input, .type = t, .index = access, .a = here}),
+                   compute_dtype(t));
   }
   /// Whether neighbors along an axis that is gathered along are neighbors in memory whatever the sizes: it is the last
   /// one of a dense buffer, or of a reshape of one.
@@ -311,6 +359,7 @@ class KernelBuilder {
     ValueId position(std::uint16_t axes) override { return builder_.position(node_, axes, at_.map); }
     ValueId convert(ValueId value, DType to) override { return builder_.convert(value, to); }
     ValueId gathered(unsigned axis) override { return builder_.gathered(node_, at_, axis); }
+    ValueId joined(unsigned axis) override { return builder_.joined(node_, at_, axis); }
     ValueId rounded(ValueId value) override { return builder_.round_to(value, builder_.g_.nodes[node_].dtype); }
 
    private:
@@ -453,8 +502,12 @@ class KernelBuilder {
   }
 
   Access lay_out_access(const SymbolicAccess& a) const {
-    Access out{
-        .dtype = a.dtype, .axes = 0, .unit_stride = false, .address_only = !has_memory(a), .gathered = a.gathered};
+    Access out{.dtype = a.dtype,
+               .axes = 0,
+               .unit_stride = false,
+               .address_only = !has_memory(a),
+               .gathered = a.gathered,
+               .guarded = a.guarded};
     if (rank_ == 0) return out;
     for (std::size_t r = 0; r < built_.axes.size(); ++r)
       for (unsigned d = built_.axes[r].first; d <= built_.axes[r].last; ++d)

@@ -43,6 +43,7 @@ std::size_t prim_count(const Graph& g, ValueId v) {
   const DType operand = operand_dtype(g, n);
   if (is_complex(operand) || is_complex(n.dtype)) return complex_form_size(n.op, operand, n.dtype);
   if (traits(n.op).gathers) return 6;
+  if (traits(n.op).joins) return 4 * n.operands.size();
   if (!is_pointwise(n.op)) return family(n.op) == Family::random ? 120 : 1;
   return pointwise_formula(n.op, compute_dtype(operand)).program.size();
 }
@@ -147,10 +148,10 @@ class Fuser {
     }
   }
 
-  /// What gathers and nothing else is done better by a call, which copies whole rows.
+  /// What only moves elements is done better by a call, which copies whole rows.
   void call_what_stayed_alone() {
     for (Group& group : p_.groups) {
-      if (!group.alive || group.members.size() != 1 || !traits(g_.nodes[group.members[0]].op).gathers) continue;
+      if (!group.alive || group.members.size() != 1 || !picks_elements(g_.nodes[group.members[0]].op)) continue;
       p_.group_of[group.members[0]] = -1;
       p_.choices[group.members[0]].form = Form::call;
       group.members.clear(), group.inlined.clear(), group.alive = false;
@@ -257,19 +258,23 @@ class Fuser {
     const auto followed = map ? follow_views(g_, g_.nodes[v].operands[k].value, *map) : std::nullopt;
     if (!followed) return Verdict::no("a view cannot be folded into a load");
     bool inlined;
-    const bool gathered = is_gathered(g_.nodes[v], k);
+    const bool gathered = is_gathered(g_.nodes[v], k), joins = traits(g_.nodes[v].op).joins;
     if (!contains(group, followed->source, inlined)) {
       if (gathered && lies_across(*followed)) return Verdict::no("what it gathers does not lie in order");
-      accesses += gathered ? 3 : 1;  // with the size of the axis, and the step along it
+      accesses += gathered ? 3 : joins ? 2 : 1;  // with what numbers of its axis go with it
       return Verdict::yes();
     }
     if (gathered) return Verdict::no("its elements are read at positions");
+    if (joins && !is_number(followed->source)) return Verdict::no("a part must be in memory");
     if (inlined) return Verdict::yes();
     std::vector<std::int8_t> below;
     home_axes(p_, dims_, group, followed->source, below);
     return aligned(*followed, below) ? Verdict::yes()
                                      : Verdict::no("it is read at a different index than it is computed at");
   }
+
+  /// Whether a value has no operands: all that is known of it is in the kernel.
+  bool is_number(ValueId v) const { return g_.nodes[v].op == Op::full; }
 
   /// Whether neighbors along the last axis are not known to be neighbors in memory: a call reads them once, in tiles.
   bool lies_across(const Followed& f) const {
@@ -438,7 +443,7 @@ class Fuser {
       work.pop_back();
       const GraphNode& n = g_.nodes[at.value];
       // Positions are counted over the axes of the node itself.
-      if (at.map.reshaped && (n.op == Op::iota || family(n.op) == Family::random)) return false;
+      if (at.map.reshaped && (n.op == Op::iota || family(n.op) == Family::random || traits(n.op).joins)) return false;
       for (std::size_t k = 0; k < n.operands.size(); ++k) {
         if (n.operands[k].is_scalar()) continue;
         const auto map = into_operand(g_, at.value, at.map, k);
@@ -446,7 +451,7 @@ class Fuser {
         if (!followed) return false;
         bool inlined;
         if (contains(group, followed->source, inlined)) {
-          if (is_gathered(n, k)) return false;
+          if (is_gathered(n, k) || (traits(n.op).joins && !is_number(followed->source))) return false;
           if (inlined) {
             work.push_back({followed->source, followed->map});
             continue;

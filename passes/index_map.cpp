@@ -53,6 +53,19 @@ std::optional<IndexMap> into_gather(const Graph& graph, const GraphNode& n, cons
   return map;
 }
 
+/// Of a node that joins: every operand is seen as if it had the place of the whole.
+std::optional<IndexMap> into_part(const Graph& graph, const GraphNode& n, const IndexMap& at, std::size_t k) {
+  if (at.reshaped) return std::nullopt;
+  const auto axis = static_cast<unsigned>(axis_of(n.op, n.attributes));
+  IndexMap map = at;
+  for (AxisMap& a : map.axes) a.whole = a.whole && a.axis != static_cast<std::int8_t>(axis);
+  prepend(map.path, {PathStep::Kind::widened, n.record, 0});
+  for (std::size_t before = 0; before < k; ++before)
+    prepend(map.path,
+            {PathStep::Kind::before, graph.nodes[n.operands[before].value].record, static_cast<std::uint16_t>(axis)});
+  return map;
+}
+
 }  // namespace
 
 IndexMap identity_map(std::size_t rank) {
@@ -71,6 +84,7 @@ std::uint16_t mask_of_positions(const Graph& graph, ValueId node) {
 std::optional<IndexMap> into_operand(const Graph& graph, ValueId node, const IndexMap& at, std::size_t k) {
   const GraphNode& n = graph.nodes[node];
   if (traits(n.op).gathers) return into_gather(graph, n, at, k);
+  if (traits(n.op).joins) return into_part(graph, n, at, k);
   IndexMap map = at;
   if (!is_pointwise(n.op)) return map;
   const GraphNode& operand = graph.nodes[n.operands[k].value];

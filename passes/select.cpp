@@ -83,6 +83,23 @@ bool may_lose(const BackendCell& cell, const Graph& g, const GraphNode& n, DType
 
 std::size_t value_of(const Graph& g, const GraphNode& n) { return static_cast<std::size_t>(&n - g.nodes.data()); }
 
+/// Whether a concat is read by kernels part by part: if it has few, and rows that are long enough for vectors.
+/// Convolutions want to know where whole images are (passes/lay_out_channels.h).
+bool may_join(const Program& program, const GraphNode& n) {
+  constexpr std::size_t kMostParts = 4;
+  constexpr std::int64_t kShortestRun = 32, kLongParts = 256;  // elements
+  if (program.form == PlanForm::shipped || n.operands.size() < 2 || n.operands.size() > kMostParts) return false;
+  const Graph& g = program.graph;
+  for (const GraphOperand& o : n.operands)
+    if (g.nodes[o.value].dtype != n.dtype || is_complex(n.dtype)) return false;
+  const auto axis = static_cast<unsigned>(axis_of(n.op, n.attributes));
+  std::int64_t behind = 1;
+  for (unsigned i = axis + 1; i < n.shape.rank(); ++i) behind *= n.shape[i];
+  const bool is_last = axis + 1 == n.shape.rank();
+  if (is_last ? n.shape[axis] < kLongParts : behind < kShortestRun) return false;
+  return std::ranges::none_of(g.nodes, [](const GraphNode& v) { return v.op == Op::convolution; });
+}
+
 /// Whether a node may become part of a kernel.
 bool emits(const Program& program, const GraphNode& n) {
   const BackendCell* const cell = backend_cell(n.op, program.backend);
@@ -92,6 +109,7 @@ bool emits(const Program& program, const GraphNode& n) {
   if (traits(n.op).gathers && (program.form == PlanForm::shipped || n.dtype != operand || is_complex(n.dtype) ||
                                program.graph.nodes[n.operands[1].value].dtype == DType::u64))
     return false;
+  if (traits(n.op).joins && !may_join(program, n)) return false;
   if (!is_of_complex(program.graph, n)) return true;
   const bool is_of_real =
       !is_complex(operand) && has_emit_form(n.op);  // a cast: real operands may lead to real results only

@@ -98,10 +98,24 @@ ValueId apply_rules(const Graph& g, ValueId v) {
   return v;
 }
 
+/// Parts of a part that nothing else reads, along the same axis, are parts of the whole.
+bool take_over_parts(const Graph& g, GraphNode& n, const std::vector<std::uint32_t>& uses) {
+  std::vector<GraphOperand> parts;
+  for (const GraphOperand& o : n.operands) {
+    const GraphNode& part = g.nodes[o.value];
+    const bool joins = part.op == Op::concat && uses[o.value] == 1 && part.attributes == n.attributes;
+    joins ? parts.insert(parts.end(), part.operands.begin(), part.operands.end()) : parts.insert(parts.end(), o);
+  }
+  if (parts.size() == n.operands.size()) return false;
+  n.operands = std::move(parts);
+  return true;
+}
+
 }  // namespace
 
 bool simplify(Program& program) {
   Graph& g = program.graph;
+  const std::vector<std::uint32_t> uses = count_uses(g);
   std::vector<ValueId> replaced(g.nodes.size());
   using Key = std::tuple<Op, DType, std::vector<ValueId>, std::vector<std::int64_t>>;
   std::map<Key, ValueId> seen;
@@ -110,6 +124,7 @@ bool simplify(Program& program) {
     GraphNode& n = g.nodes[v];
     for (GraphOperand& o : n.operands)
       if (!o.is_scalar()) o.value = replaced[o.value];
+    if (n.op == Op::concat) changed = take_over_parts(g, n, uses) || changed;
     replaced[v] = apply_rules(g, v);
     if (replaced[v] == v && may_be_merged(n)) {
       std::vector<ValueId> operands;

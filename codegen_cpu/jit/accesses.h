@@ -81,6 +81,8 @@ class Accesses {
   Value* gather_uniform(unsigned access, Value* address, Value* offset) const;
   Value* behind(unsigned access, Value* address, Value* offset) const;
   Value* gather(unsigned access, Value* address, Value* offsets, const Span& span, unsigned vector) const;
+  /// Loads vector number `vector` of a span, only lanes of `guard` (Prim::guarded_input); the others are 0.
+  Value* load_guarded(unsigned access, Value* address, const Span& span, unsigned vector, Value* guard) const;
   /// Whether the target reads elements at different offsets in one instruction.
   bool has_gather(unsigned access) const;
 
@@ -134,6 +136,7 @@ class Accesses {
   Value* load_reversed(unsigned access, Value* first, Value* mask) const;
   Value* skips_one(unsigned access) const;
   Value* lane_addresses(unsigned access, Value* first) const;
+  Value* load_guarded_by_lane(unsigned access, Value* first, Value* count, Value* guard) const;
   Value* gather_by_lane(unsigned access, Value* first, Value* distances, Value* count) const;
   Value* from_memory(unsigned access, Value* memory) const;
   Value* to_memory(unsigned access, Value* value) const;
@@ -150,8 +153,8 @@ class Accesses {
   std::int64_t tile_columns_ = 0;
   Values lane_distances_;     // per access along the vector axis: lane * stride
   std::vector<bool> turned_;  // per access
-  // Made when first needed: a vector, and distances for its lanes.
-  mutable llvm::AllocaInst *bounce_ = nullptr, *distances_ = nullptr;
+  // Made when first needed: a vector, distances for its lanes, and a byte for each of them and a zero.
+  mutable llvm::AllocaInst *bounce_ = nullptr, *distances_ = nullptr, *guards_ = nullptr;
 };
 
 }  // namespace fermata::jit

@@ -218,7 +218,7 @@ bool Emission::has_masked(const KernelSchedule::Stage& stage) const {
                                if (!evaluator.varies_along_vector_axis(id)) return true;
                                if (instr.prim == Prim::gather && evaluator.varies_along_vector_axis(instr.a))
                                  return accesses.has_gather(instr.index);
-                               return (instr.prim != Prim::input && instr.prim != Prim::gather) ||
+                               return !has_access(instr.prim) || instr.prim == Prim::offset ||
                                       accesses.has_masked(instr.index);
                              }) &&
          std::ranges::all_of(stage.element_stores,

@@ -37,8 +37,7 @@ Evaluator::Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& ker
   const auto all = static_cast<std::uint16_t>((1u << kernel.rank) - 1u);
   for (ValueId i = 0; i < kernel.program.size(); ++i) {
     const Instr& instr = kernel.program[i];
-    if (instr.prim == Prim::input || instr.prim == Prim::offset || instr.prim == Prim::gather)
-      axes_[i] = kernel.accesses[instr.index].axes;
+    if (has_access(instr.prim)) axes_[i] = kernel.accesses[instr.index].axes;
     if (instr.prim == Prim::reduced) {
       axes_[i] = static_cast<std::uint16_t>(all & ~kernel.reduced);
       needs_reduction_[i] = true;
@@ -100,6 +99,12 @@ void Evaluator::compute_uniform(ValueId id, const Values& addresses, Environment
     case Prim::gather:
       value = accesses_.gather_uniform(instr.index, addresses[instr.index], env.values[instr.a].uniform);
       break;
+    case Prim::guarded_input:
+      value = b_.either(
+          env.values[instr.a].uniform,
+          [&] { return Values{accesses_.load_uniform(instr.index, addresses[instr.index])}; },
+          [&] { return Values{b_.constant(instr.type, 0, 1)}; })[0];
+      break;
     default: value = lower(instr, env, 0, true);
   }
   Known& known = env.values[id];
@@ -152,8 +157,28 @@ void Evaluator::group(const std::vector<ValueId>& ids, const Group& group, Envir
         known.vectors[v] = accesses_.load(instr.index, address, group.span, v);
       continue;
     }
+    if (instr.prim == Prim::guarded_input && !varies_along_vector_axis(instr.a)) {
+      load_if(instr, group, env.values[instr.a].uniform, known);
+      continue;
+    }
     for (unsigned v = group.first; v < group.last; ++v) known.vectors[v] = compute(instr, group, env, v);
   }
+}
+
+void Evaluator::load_if(const Instr& instr, const Group& group, Value* condition, Known& to) {
+  const auto all = [&](auto&& vector) {
+    Values vectors;
+    for (unsigned v = group.first; v < group.last; ++v) vectors.push_back(vector(v));
+    return vectors;
+  };
+  const Values loaded = b_.either(
+      condition,
+      [&] {
+        return all(
+            [&](unsigned v) { return accesses_.load(instr.index, group.addresses[instr.index], group.span, v); });
+      },
+      [&] { return all([&](unsigned) -> Value* { return b_.constant(instr.type, 0, b_.lanes()); }); });
+  std::ranges::copy(loaded, to.vectors.begin() + group.first);
 }
 
 void Evaluator::check_positions(const Instr& instr, const Group& group, const Environment& env, Known& to) {
@@ -170,6 +195,9 @@ Value* Evaluator::compute(const Instr& instr, const Group& group, const Environm
   switch (instr.prim) {
     case Prim::input: return accesses_.load(instr.index, group.addresses[instr.index], group.span, vector);
     case Prim::offset: return accesses_.offsets(instr.index, group.addresses[instr.index], group.span, vector);
+    case Prim::guarded_input:
+      return accesses_.load_guarded(instr.index, group.addresses[instr.index], group.span, vector,
+                                    this->vector(env, instr.a, vector));
     case Prim::gather:
       return accesses_.gather(instr.index, group.addresses[instr.index], this->vector(env, instr.a, vector), group.span,
                               vector);

@@ -66,6 +66,7 @@ class Evaluator {
   void compute_uniform(ValueId id, const Values& addresses, Environment& env);
   Value* operand(const Environment& env, ValueId id, unsigned vector, bool uniform);
   Value* lower(const Instr& instr, const Environment& env, unsigned vector, bool uniform);
+  void load_if(const Instr& instr, const Group& group, Value* condition, Known& to);
   void check_positions(const Instr& instr, const Group& group, const Environment& env, Known& to);
   /// Computes one vector of a value that is not a constant, uniform value or reduction.
   Value* compute(const Instr& instr, const Group& group, const Environment& env, unsigned vector);

@@ -1,4 +1,5 @@
-// Elements at positions that a kernel computes (Prim::position and Prim::gather): the part of Accesses that reads them.
+// Elements at positions that a kernel computes (Prim::position and Prim::gather), and under conditions
+// (Prim::guarded_input): the part of Accesses that reads them.
 #include <cstddef>
 
 #include "codegen_cpu/jit/accesses.h"
@@ -78,6 +79,47 @@ Value* Accesses::gather_by_lane(unsigned access, Value* first, Value* distances,
   b_.loop(b_.i64(0), count != nullptr ? count : b_.i64(b_.lanes()), 1, {}, [&](Value* lane, const Values&) {
     Value* const at = b_.CreateGEP(b_.getInt64Ty(), distances_, lane);
     Value* const loaded = element_at(b_.CreateAlignedLoad(b_.getInt64Ty(), at, llvm::Align(8)));
+    b_.CreateAlignedStore(loaded, b_.CreateGEP(element, bounce(), lane), align);
+    return Values{};
+  });
+  return b_.CreateAlignedLoad(type, bounce(), llvm::Align(64));
+}
+
+Value* Accesses::load_guarded(unsigned access, Value* address, const Span& span, unsigned vector, Value* guard) const {
+  const DType dtype = kernel_.accesses[access].dtype;
+  Type* const type = memory_type(b_.getContext(), dtype, b_.lanes());
+  Value* const zeros = llvm::Constant::getNullValue(type);
+  if (!along_vector_axis(access)) {  // the same element for all lanes, which exists if there is a lane
+    Value* const element =
+        b_.CreateAlignedLoad(memory_type(b_.getContext(), dtype, 1), address, llvm::Align(byte_size(dtype)));
+    return from_memory(access, b_.CreateSelect(guard, b_.splat(element), zeros));
+  }
+  Value* const first = element_address(access, address, span, vector);
+  if (!has_masked(access))
+    return from_memory(access, load_guarded_by_lane(access, first, count_of(span, vector), guard));
+  Value* const mask = span.masks.empty() ? guard : b_.CreateAnd(guard, span.masks[vector]);
+  const llvm::Align align(byte_size(dtype));
+  return from_memory(access, is_adjacent(access)
+                                 ? b_.CreateMaskedLoad(type, first, align, mask, zeros)
+                                 : b_.CreateMaskedGather(type, lane_addresses(access, first), align, mask, zeros));
+}
+
+/// Lanes that are not read read a zero on the stack.
+Value* Accesses::load_guarded_by_lane(unsigned access, Value* first, Value* count, Value* guard) const {
+  const DType dtype = kernel_.accesses[access].dtype;
+  Type* const element = memory_type(b_.getContext(), dtype, 1);
+  Type* const type = memory_type(b_.getContext(), dtype, b_.lanes());
+  const llvm::Align align(byte_size(dtype));
+  if (guards_ == nullptr) guards_ = b_.stack(b_.getInt64Ty(), b_.lanes() / 8 + 2, 64);
+  Value* const zero = b_.element(b_.getInt8Ty(), guards_, b_.lanes());
+  b_.CreateAlignedStore(b_.getInt64(0), zero, llvm::Align(1));
+  b_.CreateAlignedStore(b_.CreateZExt(guard, llvm::FixedVectorType::get(b_.getInt8Ty(), b_.lanes())), guards_,
+                        llvm::Align(1));
+  b_.loop(b_.i64(0), count != nullptr ? count : b_.i64(b_.lanes()), 1, {}, [&](Value* lane, const Values&) {
+    Value* const reads = b_.CreateIsNotNull(
+        b_.CreateAlignedLoad(b_.getInt8Ty(), b_.CreateGEP(b_.getInt8Ty(), guards_, lane), llvm::Align(1)));
+    Value* const at = b_.CreateGEP(b_.getInt8Ty(), first, b_.CreateMul(lane_step(access), lane));
+    Value* const loaded = b_.CreateAlignedLoad(element, b_.CreateSelect(reads, at, zero), llvm::Align(1));
     b_.CreateAlignedStore(loaded, b_.CreateGEP(element, bounce(), lane), align);
     return Values{};
   });

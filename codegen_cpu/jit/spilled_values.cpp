@@ -22,8 +22,7 @@ std::vector<bool> vector_values(const Kernel& kernel) {
   for (ValueId i = 0; i < kernel.program.size(); ++i) {
     const Instr& instr = kernel.program[i];
     if (instr.prim == Prim::reduced) varies[i] = !kernel.is_row_kernel();
-    if (instr.prim == Prim::input || instr.prim == Prim::offset || instr.prim == Prim::gather)
-      varies[i] = (kernel.accesses[instr.index].axes >> (kernel.rank - 1u) & 1u) != 0;
+    if (has_access(instr.prim)) varies[i] = (kernel.accesses[instr.index].axes >> (kernel.rank - 1u) & 1u) != 0;
     for_operands(instr, [&](ValueId id) { varies[i] = varies[i] || varies[id]; });
   }
   return varies;
@@ -43,6 +42,7 @@ unsigned cost_of(const Kernel& kernel, const Instr& instr, const std::vector<boo
     case Prim::gather:
       if (is_vector[instr.a]) return kByLane * registers;
       [[fallthrough]];
+    case Prim::guarded_input:
     case Prim::input: return kernel.accesses[instr.index].is_in_order() ? registers : kByLane * registers;
     case Prim::position: return kFewInstructions * registers;
     case Prim::div:

@@ -41,12 +41,14 @@ struct Concat {
                                  .cost = Cost::more,
                                  .may_fail_on_values = false,
                                  .overwrites = false,
-                                 .precision = OperandPrecision::widest};
+                                 .precision = OperandPrecision::widest,
+                                 .joins = true};
   static constexpr Operands operands =
       Operands::any(operand("x0"), operand("x1"), operand("x2"), operand("x3"), operand("x4"), operand("x5"),
                     operand("x6"), operand("x7"), operand("x8"), operand("x.."));
   TensorType infer(const InferCall& call) const;
   void relate(EqualAxes&) const {}
+  ValueId emit(KernelEmitter& emitter) const { return emitter.joined(static_cast<unsigned>(axis.value)); }
   static ReferenceTensor reference(const GraphNode& node, const ReferenceOperands& operands);
   static Example<Concat> example() { return {{{DType::f32, Shape{3, 3}}, {DType::f32, Shape{3, 3}}}, {.axis = {0}}}; }
 };

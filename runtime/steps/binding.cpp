@@ -92,7 +92,10 @@ BoundSource Binding::resolve(const PlanSource& source) const {
         break;
       case PathStep::Kind::gathered: gather(records[step.record]->sizes(), step.mask, s); break;
       case PathStep::Kind::step: s = {Shape(), Shape(), s.strides[step.mask]}; break;
-      case PathStep::Kind::size: s = {Shape(), Shape(), s.sizes[step.mask]}; break;
+      case PathStep::Kind::before: s.offset -= records[step.record]->sizes()[step.mask] * s.strides[step.mask]; break;
+      case PathStep::Kind::widened: s.sizes = Shape(records[step.record]->sizes()); break;
+      case PathStep::Kind::size: s = {Shape(), Shape(), records[step.record]->sizes()[step.mask]}; break;
+      case PathStep::Kind::plus: s.offset += records[step.record]->sizes()[step.mask]; break;
     }
   }
   return s;

@@ -20,8 +20,13 @@ struct PathStep {
     half,     // the real parts of complex elements, or the imaginary ones if `mask` is 1: elements of half the size
     // Of what `record` reads along axis `mask` at positions, not in exported programs:
     gathered,  // its elements at the first position, with the axes of `record`
-    step,      // no memory: the distance from one position to the next
-    size,      // no memory: the number of positions
+    step,      // no memory, but a number: the distance from one position to the next
+    // Of part of what `record` joins:
+    before,   // begin as many indices along axis `mask` before the first as `record` has
+    widened,  // with the sizes of `record`
+    // No memory, but a number:
+    size,  // of `record` along axis `mask`
+    plus,  // and that of another `record`
   };
   Kind kind;
   std::uint32_t record = 0;
@@ -34,6 +39,12 @@ struct PlanSource {
   std::uint32_t slot = 0;
   std::vector<PathStep> path;
   bool operator==(const PlanSource&) const = default;
+  /// Whether this is one of several parts of what a kernel goes over.
+  bool is_part() const {
+    for (const PathStep& step : path)
+      if (step.kind == PathStep::Kind::widened) return true;
+    return false;
+  }
   /// Whether these are the real or the imaginary parts of complex elements.
   bool is_half() const { return !path.empty() && path.back().kind == PathStep::Kind::half; }
 };

@@ -140,9 +140,25 @@ class KernelGenerator {
     add({.prim = Prim::gather, .type = dtype, .index = access, .a = at});
   }
 
+  void add_guarded() {
+    ValueId where = operand(DType::boolean);
+    if (kernel_.program[where].prim == Prim::constant) {
+      const ValueId at =
+          kernel_.program.add({.prim = Prim::offset, .type = DType::i64, .index = add_offsets(random_axes())});
+      const ValueId bound = kernel_.program.constant(DType::i64, static_cast<std::uint64_t>(random_.below(1500)));
+      where = kernel_.program.add({.prim = Prim::lt, .type = DType::boolean, .a = at, .b = bound});
+    }
+    const DType dtype = random_.pick(focus_);
+    const std::uint16_t access = add_access(dtype, random_axes());
+    kernel_.accesses[access].guarded = true;
+    add({.prim = Prim::guarded_input, .type = dtype, .index = access, .a = where});
+  }
+
   void grow(std::int64_t count) {
     while (count-- > 0)
-      if (gathers_ && random_.chance(25))
+      if (gathers_ && random_.chance(20))
+        add_guarded();
+      else if (gathers_ && random_.chance(25))
         add_gather();
       else if (random_.chance(15))
         add_leaf();

@@ -1,5 +1,5 @@
-// take and gather as parts of kernels: whatever positions are computed from, and whatever is made of the elements, the
-// results and errors are those of eager mode.
+// take, gather and concat as parts of kernels: whatever positions are computed from, and whatever is made of the
+// elements, the results and errors are those of eager mode.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -192,6 +192,53 @@ TEST(GathersInKernels, ErrorsAreThoseOfCalls) {
                   HasSubstr("18446744073709551615"));
     }
   }
+}
+
+/// Parts of what a kernel goes over.
+class PartsInKernels : public ::testing::TestWithParam<DType> {};
+INSTANTIATE_TEST_SUITE_P(Dtypes, PartsInKernels,
+                         ::testing::Values(DType::f32, DType::f64, DType::u8, DType::i16, DType::bf16, DType::boolean));
+
+TEST_P(PartsInKernels, AreReadWhereTheyLie) {
+  const DType t = GetParam();
+  for (const std::int64_t axis : {0, 1, 2}) {
+    const Function f = [axis](const std::vector<Tensor>& in) {
+      const Tensor all = concat(in, axis);
+      return where(all == flip(all), all, all == all);
+    };
+    const auto shape = [axis](std::int64_t size) {
+      Shape s{5, 7, 300};
+      s[static_cast<std::size_t>(axis)] = size;
+      return s;
+    };
+    expect_same(f, {elements(shape(3), t), elements(shape(290), t)});
+    expect_same(f, {elements(shape(1), t), elements(shape(0), t), elements(shape(400), t), elements(shape(64), t)});
+    expect_same(f, {flip(elements(shape(300), t)), broadcast_to(elements({1, 1, 1}, t), shape(5))});
+    expect_same(f, {permute(elements({300, 5, 7}, t), {1, 2, 0}), elements({5, 7, 300}, t)});
+  }
+}
+
+TEST(GathersInKernels, RolledAndPaddedNeighbors) {
+  const Function laplacian = [](const std::vector<Tensor>& in) {
+    const Tensor& x = in[0];
+    return roll(x, 1, 0) + roll(x, -1, 0) + roll(x, 1, 1) + roll(x, -300, 1) - 4 * x;
+  };
+  const Function padded = [](const std::vector<Tensor>& in) {
+    const Tensor wide = pad(in[0], {0, 0, 2, 1}, PadMode::constant, 3) * 2;
+    return wide.slice(0, 2) - wide.slice(0, 0, -2);
+  };
+  const Function summed = [](const std::vector<Tensor>& in) {
+    return sum(concat({in[0], in[0] * 2, ones({3, 300})}, 0) * 0.5f, {0}) + max(roll(in[0], 7, 1), {0});
+  };
+  for (const std::int64_t rows : {4, 1, 90})
+    for (const Function& f : {laplacian, padded, summed}) {
+      expect_same(f, {elements({rows, 300}, DType::f32)});
+      expect_same(f, {transpose(elements({300, rows}, DType::f32))});
+    }
+  const ModeGuard guard(Mode::compiled);
+  const Tensor x = elements({40, 300}, DType::f32);
+  EXPECT_THAT(explain(laplacian({x})), Not(HasSubstr("call concat")));
+  EXPECT_THAT(explain(concat({x, x}, 0)), HasSubstr("call concat"));
 }
 
 TEST(GathersInKernels, HaveDerivatives) {

@@ -57,11 +57,25 @@ Tensor cut(const Tensor& x, const std::vector<Pads>& pads, Location where) {
   return part;
 }
 
+/// Along one axis: kernels read each part where it is.
+Tensor pad_ends(const Tensor& x, const Pads& pads, Scalar value, Location where) {
+  std::vector<Tensor> parts;
+  const auto add = [&](std::int64_t count) {
+    if (count <= 0) return;
+    Shape shape = x.shape();
+    shape[pads.axis] = count;
+    parts.push_back(broadcast_to(full({}, value, x.dtype(), device(x), where), shape, where));
+  };
+  add(pads.before), parts.push_back(x), add(pads.after);
+  return concat(parts, pads.axis, where);
+}
+
 Tensor pad_by_value(const Tensor& x, const std::vector<Pads>& pads, Scalar value, Location where) {
   const Tensor inner = cut(x, pads, where);
   Shape whole = inner.shape();
   for (const Pads& p : pads) whole[p.axis] += std::max<std::int64_t>(p.before, 0) + std::max<std::int64_t>(p.after, 0);
   if (whole == inner.shape()) return inner;
+  if (pads.size() == 1) return pad_ends(inner, pads[0], value, where);
   const Shape strides = dense_strides(whole);
   std::int64_t offset = 0;
   for (const Pads& p : pads) offset += std::max<std::int64_t>(p.before, 0) * strides[p.axis];
