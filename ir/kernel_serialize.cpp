@@ -22,6 +22,10 @@ constexpr std::uint64_t kPrimCount = [] {
   return n;
 }();
 
+/// What an access is, one bit each, and which half above them.
+constexpr std::array kFlags{&Access::unit_stride, &Access::address_only, &Access::gathered, &Access::guarded};
+constexpr std::uint64_t kHalves = 3;
+
 class Writer {
  public:
   void number(std::uint64_t value) {
@@ -162,8 +166,9 @@ std::string serialize(const Kernel& kernel) {
   out.list(kernel.accesses, [&](const Access& access) {
     out.number(static_cast<std::uint64_t>(access.dtype));
     out.number(access.axes);
-    out.number((access.unit_stride ? 1u : 0u) | (access.address_only ? 2u : 0u) | (access.gathered ? 4u : 0u) |
-               static_cast<unsigned>(access.half) << 3);
+    std::uint64_t flags = static_cast<std::uint64_t>(access.half) << kFlags.size();
+    for (std::size_t i = 0; i < kFlags.size(); ++i) flags |= static_cast<std::uint64_t>(access.*kFlags[i]) << i;
+    out.number(flags);
   });
   out.dtypes(kernel.scalars);
   out.program(kernel.program);
@@ -191,11 +196,9 @@ Kernel deserialize_kernel(std::string_view bytes) {
   kernel.reduced = static_cast<std::uint16_t>(in.below(1u << kernel.rank, "reduced axes"));
   in.list([&] {
     Access access{.dtype = in.dtype(), .axes = static_cast<std::uint16_t>(in.below(1u << kernel.rank, "axes"))};
-    constexpr std::uint64_t kHalves = 3;
-    const std::uint64_t flags = in.below(16 * kHalves, "flags");
-    access.unit_stride = (flags & 1) != 0, access.address_only = (flags & 2) != 0;
-    access.gathered = (flags & 4) != 0, access.guarded = (flags & 8) != 0;
-    access.half = static_cast<Half>(flags >> 4);
+    const std::uint64_t flags = in.below(kHalves << kFlags.size(), "flags");
+    for (std::size_t i = 0; i < kFlags.size(); ++i) access.*kFlags[i] = (flags >> i & 1) != 0;
+    access.half = static_cast<Half>(flags >> kFlags.size());
     kernel.accesses.push_back(access);
   });
   kernel.scalars = in.dtypes();

@@ -24,8 +24,8 @@ std::uint64_t convert_slot(DType from, DType to, std::uint64_t bits);
 std::uint64_t load_slot(DType dtype, const void* element);
 void store_slot(DType dtype, void* element, std::uint64_t bits);
 
-/// A program prepared for execution: one step per instruction. What reads memory has no function, nor have other leaves:
-/// the caller fills them in.
+/// A program prepared for execution: one step per instruction. What reads memory has no function, nor have other
+/// leaves: the caller fills them in.
 struct ScalarStep {
   PrimFunction function = nullptr;
   ValueId a = 0, b = 0, c = 0;

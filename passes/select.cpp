@@ -83,21 +83,41 @@ bool may_lose(const BackendCell& cell, const Graph& g, const GraphNode& n, DType
 
 std::size_t value_of(const Graph& g, const GraphNode& n) { return static_cast<std::size_t>(&n - g.nodes.data()); }
 
-/// Whether a concat is read by kernels part by part: if it has few, and rows that are long enough for vectors.
-/// Convolutions want to know where whole images are (passes/lay_out_channels.h).
+/// Rows of a kernel that picks elements are not joined: shorter ones leave its vectors nearly empty.
+constexpr std::int64_t kShortestPickedRow = 32;
+
+std::int64_t elements_along(const Shape& shape, unsigned begin, unsigned end) {
+  std::int64_t count = 1;
+  for (unsigned i = begin; i < end; ++i) count *= shape[i];
+  return count;
+}
+
+/// Whether a take may be read by kernels. Positions are i64 there.
+bool may_gather(const Program& program, const GraphNode& n, DType operand) {
+  const Graph& g = program.graph;
+  const GraphNode& index = g.nodes[n.operands[1].value];
+  if (program.form == PlanForm::shipped || n.dtype != operand || is_complex(n.dtype) || index.dtype == DType::u64)
+    return false;
+  const auto axis = static_cast<unsigned>(axis_of(n.op, n.attributes));
+  const unsigned rank = n.shape.rank(), behind = axis + rank + 1 - g.nodes[n.operands[0].value].shape.rank();
+  if (behind < rank) return elements_along(n.shape, behind, rank) >= kShortestPickedRow;
+  return elements_along(n.shape, 0, axis) <= 1 || elements_along(n.shape, axis, rank) >= kShortestPickedRow;
+}
+
+/// Whether a concat may be read by kernels part by part: if it has few. Convolutions want to know where whole images
+/// are (passes/lay_out_channels.h).
 bool may_join(const Program& program, const GraphNode& n) {
   constexpr std::size_t kMostParts = 4;
-  constexpr std::int64_t kShortestRun = 32, kLongParts = 256;  // elements
+  constexpr std::int64_t kShortestRowOfParts = 256;
   if (program.form == PlanForm::shipped || n.operands.size() < 2 || n.operands.size() > kMostParts) return false;
   const Graph& g = program.graph;
   for (const GraphOperand& o : n.operands)
     if (g.nodes[o.value].dtype != n.dtype || is_complex(n.dtype)) return false;
   const auto axis = static_cast<unsigned>(axis_of(n.op, n.attributes));
-  std::int64_t behind = 1;
-  for (unsigned i = axis + 1; i < n.shape.rank(); ++i) behind *= n.shape[i];
-  const bool is_last = axis + 1 == n.shape.rank();
-  if (is_last ? n.shape[axis] < kLongParts : behind < kShortestRun) return false;
-  return std::ranges::none_of(g.nodes, [](const GraphNode& v) { return v.op == Op::convolution; });
+  const unsigned rank = n.shape.rank();
+  const bool fits = axis + 1 == rank ? n.shape[axis] >= kShortestRowOfParts
+                                     : elements_along(n.shape, axis + 1, rank) >= kShortestPickedRow;
+  return fits && std::ranges::none_of(g.nodes, [](const GraphNode& v) { return v.op == Op::convolution; });
 }
 
 /// Whether a node may become part of a kernel.
@@ -105,10 +125,7 @@ bool emits(const Program& program, const GraphNode& n) {
   const BackendCell* const cell = backend_cell(n.op, program.backend);
   const DType operand = operand_dtype(program.graph, n);
   if (cell == nullptr || !cell->emits.has(operand)) return false;
-  // Positions are i64 in kernels.
-  if (traits(n.op).gathers && (program.form == PlanForm::shipped || n.dtype != operand || is_complex(n.dtype) ||
-                               program.graph.nodes[n.operands[1].value].dtype == DType::u64))
-    return false;
+  if (traits(n.op).gathers && !may_gather(program, n, operand)) return false;
   if (traits(n.op).joins && !may_join(program, n)) return false;
   if (!is_of_complex(program.graph, n)) return true;
   const bool is_of_real =

@@ -83,6 +83,56 @@ TEST_F(KernelInterpret, ReadsBackwardsAndWritesStrided) {
   EXPECT_EQ(y, (std::vector<float>{6, -1, 4, -1, 2, -1, -1, -1}));
 }
 
+/// y[i] = x[3 * index[i]], of an axis of `size` positions; where i < 2 it is added to z[i].
+TEST_F(KernelInterpret, PicksElements) {
+  testing::KernelBuilder b;
+  const ValueId index = b.input(DType::i64, 1, true), size = b.offset(0), number = b.offset(1);
+  const ValueId position = b.kernel.program.add(
+      {.prim = Prim::position, .type = DType::i64, .index = b.kernel.program[number].index, .a = index, .b = size});
+  const ValueId at = b.op(Prim::mul, DType::i64, position, b.constant(std::int64_t{3}));
+  const auto read = [&](Prim prim, ValueId a, bool Access::*how, std::uint16_t axes) {
+    const std::uint16_t access = b.access(DType::f32, axes);
+    b.kernel.accesses[access].*how = true;
+    return b.kernel.program.add({.prim = prim, .type = DType::f32, .index = access, .a = a});
+  };
+  const ValueId element = read(Prim::gather, at, &Access::gathered, 0);
+  const ValueId is_early = b.op(Prim::lt, DType::boolean, number, b.constant(std::int64_t{2}));
+  const ValueId added = read(Prim::guarded_input, is_early, &Access::guarded, 1);
+  b.store(1, b.op(Prim::add, DType::f32, element, added), true);
+  verify(b.kernel);
+  const std::vector<float> x{1, 0, 0, 2, 0, 0, 3}, z{10, 20};
+  std::vector<float> y(5, -1);
+  for (const std::int64_t last : {0, 7}) {
+    const std::vector<std::int64_t> positions{2, 0, -1, -3, last};
+    std::vector<void*> pointers{const_cast<std::int64_t*>(positions.data()),
+                                nullptr,
+                                nullptr,
+                                const_cast<float*>(x.data()),
+                                const_cast<float*>(z.data()),
+                                y.data()};
+    const std::vector<std::int64_t> sizes{5}, strides{1, 0, 1, 0, 1, 1}, offsets{0, 3, 0, 0, 0, 0};
+    LaunchFailure failure;
+    const KernelLaunch launch{.pointers = pointers.data(),
+                              .sizes = sizes.data(),
+                              .strides = strides.data(),
+                              .offsets = offsets.data(),
+                              .scalars = nullptr,
+                              .row_begin = 0,
+                              .row_end = 1,
+                              .column_begin = 0,
+                              .column_end = 5,
+                              .failure = &failure};
+    interpret(b.kernel, launch);
+    EXPECT_EQ(y, (std::vector<float>{13, 21, 3, 1, 1}));
+    EXPECT_EQ(failure.failed, last == 0 ? 0 : 1);
+    if (last == 0) continue;
+    EXPECT_EQ(failure.value, position);
+    EXPECT_EQ(failure.position, 7);
+    EXPECT_EQ(failure.number, 4);
+    EXPECT_EQ(gathered_reach(b.kernel, 3, launch), 6);
+  }
+}
+
 TEST_F(KernelInterpret, RowSumsFollowTheTree) {
   const Kernel kernel = testing::reduce_kernel(Op::sum, DType::f32, 2);
   for (const std::int64_t n : {1, 63, 64, 65, 1000, 8191, 8192, 8193, 20000}) {

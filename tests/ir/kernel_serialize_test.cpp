@@ -18,6 +18,10 @@ std::vector<Kernel> samples() {
     kernels.push_back(testing::map_kernel());
     for (Access& access : kernels.back().accesses) access.unit_stride = false, access.half = half;
   }
+  for (bool Access::*const flag : {&Access::address_only, &Access::gathered, &Access::guarded}) {
+    kernels.push_back(testing::map_kernel());
+    for (Access& access : kernels.back().accesses) access.unit_stride = false, access.*flag = true;
+  }
   return kernels;
 }
 
