@@ -34,17 +34,16 @@ std::optional<IndexMap> into_gather(const Graph& graph, const GraphNode& n, cons
   const unsigned x_rank = graph.nodes[n.operands[0].value].shape.rank(), positions = rank + 1 - x_rank;
   IndexMap map = at;
   if (k == 0) {
-    std::vector<std::int8_t> axes;
-    for (unsigned i = 0; i < rank; ++i)
-      axes.push_back(static_cast<std::int8_t>(i < axis ? i : i < axis + positions ? -1 : i - positions + 1));
+    std::vector<std::int8_t> axes(rank, -1);
+    for (unsigned i = 0; i < axis; ++i) axes[i] = static_cast<std::int8_t>(i);
+    for (unsigned i = axis + positions; i < rank; ++i) axes[i] = static_cast<std::int8_t>(i - positions + 1);
     remap(map, axes);
     prepend(map.path, {PathStep::Kind::gathered, n.record, static_cast<std::uint16_t>(axis)});
     return map;
   }
   if (graph.nodes[n.operands[1].value].shape.rank() == rank) return map;  // a position for each element
-  std::vector<std::int8_t> axes;
-  for (unsigned i = 0; i < rank; ++i)
-    axes.push_back(static_cast<std::int8_t>(i < axis || i >= axis + positions ? -1 : i - axis));
+  std::vector<std::int8_t> axes(rank, -1);
+  for (unsigned i = axis; i < axis + positions; ++i) axes[i] = static_cast<std::int8_t>(i - axis);
   remap(map, axes);
   prepend(map.path, {PathStep::Kind::stretch, n.record, 0});
   const unsigned behind = rank - axis - positions;

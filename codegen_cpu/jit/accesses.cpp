@@ -297,7 +297,7 @@ void Accesses::turn(unsigned access, Value* address, Value* column, Value* rows,
       for (std::int64_t j = 0; j < lanes; ++j) {
         Value* const line = move(first, b_.CreateMul(b_.i64(j), stride(access, vector_axis())));
         square.push_back(b_.CreateAlignedLoad(type, b_.CreateGEP(element, line, part), align));
-        prefetch(b_.CreateGEP(element, move(line, next), part), lanes * byte_size(dtype));
+        prefetch(b_.CreateGEP(element, move(line, next), part), static_cast<std::uint64_t>(lanes) * byte_size(dtype));
       }
       for (std::int64_t bit = 1; bit < lanes; bit *= 2)
         for (std::int64_t i = 0; i < lanes; ++i) {
