@@ -168,7 +168,14 @@ struct Converter {
     if (from == DType::boolean) return b.CreateZExt(x, target);
     if (is_integer(from))
       return is_signed_integer(from) ? b.CreateSExtOrTrunc(x, target) : b.CreateZExtOrTrunc(x, target);
-    return saturate(from, to, x);
+    // AVX2 has no instruction for integers of 8 bytes; nearly all numbers fit 4.
+    const bool by_lane = to == DType::i64 && from == DType::f32 && x->getType()->isVectorTy() && !b.isa().masks;
+    if (!by_lane) return saturate(from, to, x);
+    Value* const size = b.call(llvm::Intrinsic::fabs, {x});
+    Value* const fits = b.CreateAndReduce(b.CreateFCmpOLT(size, llvm::ConstantFP::get(x->getType(), 0x1p31)));
+    return b.either(
+        fits, [&] { return Values{b.CreateSExt(b.CreateFPToSI(x, type(DType::i32)), target)}; },
+        [&] { return Values{saturate(from, to, x)}; })[0];
   }
 
   /// A float toward zero, a limit if it is outside the range, and 0 for NaN. LLVM's fptosi.sat and fptoui.sat do the
