@@ -30,13 +30,16 @@ double line_cost(std::int64_t size, std::size_t bytes) {
 }
 
 /// A line on all threads: parts are partitioned until each thread has some.
-template <class K> void sort_long_line(const VectorSortOf<K>& loops, K* keys, K* other, std::int64_t count) {
+template <class K>
+void sort_long_line(const VectorSortOf<K>& loops, K* keys, K* other, std::int64_t count, const SortedKeys<K>& to) {
   constexpr std::int64_t kLeastPart = 1 << 14;
   struct Part {
     K *keys, *other;
+    bool to_other;
     std::int64_t count, below;
+    const K* place() const { return to_other ? other : keys; }
   };
-  std::vector<Part> parts{{keys, other, count, 0}};
+  std::vector<Part> parts{{keys, other, false, count, 0}};
   const auto wanted = static_cast<std::size_t>(4 * thread_count());
   const auto for_parts = [&](double ns, auto&& body) {
     const auto n = static_cast<std::int64_t>(parts.size());
@@ -47,21 +50,30 @@ template <class K> void sort_long_line(const VectorSortOf<K>& loops, K* keys, K*
   for (std::size_t before = 0; before < parts.size() && parts.size() < wanted;) {
     before = parts.size();
     for_parts(1, [&](Part& part) {
-      part.below = 0;
+      part.below = -1;
       if (part.count < kLeastPart) return;
-      part.below = loops.divide(part.keys, part.count, loops.pivot(part.keys, part.count), part.other);
-      std::swap(part.keys, part.other);
+      part.below = loops.split(part.keys, part.count, loops.pivot(part.keys, part.count), part.other, part.to_other);
     });
     std::vector<Part> next;
     for (const Part& part : parts) {
-      if (part.below > 0) next.push_back({part.keys, part.other, part.below, 0});
-      next.push_back({part.keys + part.below, part.other + part.below, part.count - part.below, 0});
+      if (part.below < 0) {
+        next.push_back(part);
+        continue;
+      }
+      // Each has what it is sorted into, or in, and as much beside it.
+      const std::int64_t rest = part.count - part.below;
+      K *const stays = part.keys, *const goes = part.other;
+      if (part.below > 0)
+        next.push_back({part.to_other ? goes : stays, (part.to_other ? stays : goes) + rest, false, part.below, 0});
+      next.push_back({part.to_other ? stays : goes, (part.to_other ? goes : stays) + part.below, true, rest, 0});
     }
     parts = std::move(next);
   }
   for_parts(line_cost(count, sizeof(K)) / static_cast<double>(count), [&](const Part& part) {
-    loops.sort(part.keys, part.other, part.count, part.count, {});
-    if (part.keys < keys || part.keys >= keys + count) std::copy_n(part.keys, part.count, part.other);
+    SortedKeys<K> here = to;
+    if (to.write != nullptr)
+      here.elements = static_cast<std::byte*>(to.elements) + (part.place() - keys) * to.element_bytes;
+    loops.sort(part.keys, part.other, part.to_other, part.count, part.count, here);
   });
 }
 
@@ -146,9 +158,9 @@ void positions_of_wide_keys(const VectorSort& vectors, const std::int64_t* keys,
     items[i] = static_cast<std::int64_t>(
         ((static_cast<std::uint64_t>(keys[i]) - base) >> shift << 32 | static_cast<std::uint64_t>(i)) ^ kSign);
   if (shares)
-    sort_long_line(vectors.of_8_bytes, items, other, count);
+    sort_long_line(vectors.of_8_bytes, items, other, count, {});
   else
-    vectors.of_8_bytes.sort(items, other, room, count, {});
+    vectors.of_8_bytes.sort(items, other, false, room, count, {});
   if (shift == 0) return;
   for (std::int64_t begin = 0; begin < count;) {
     std::int64_t end = begin + 1;
@@ -210,14 +222,11 @@ template <class K> void sort_lines(const SortedLines& lines, const VectorSort& v
     for_elements(count * size, shares, [&](std::int64_t b, std::int64_t e) {
       convert.read(in + b * bytes, e - b, descending, false, keys + b);
     });
-    for (std::int64_t i = 0; i < count; ++i)
-      shares ? sort_long_line(loops, keys, other.data(), size)
-             : loops.sort(keys + i * size, other.data(), other.size(), size,
-                          {convert.write, descending, out + i * size * bytes, bytes});
-    if (shares)
-      for_elements(count * size, shares, [&](std::int64_t b, std::int64_t e) {
-        convert.write(keys + b, e - b, descending, out + b * bytes);
-      });
+    for (std::int64_t i = 0; i < count; ++i) {
+      const SortedKeys<K> to{convert.write, descending, out + i * size * bytes, bytes};
+      shares ? sort_long_line(loops, keys, other.data(), size, to)
+             : loops.sort(keys + i * size, other.data(), false, other.size(), size, to);
+    }
     if (!in_place) lines.bring_out(line, count, room.data());
   });
 }
@@ -238,8 +247,8 @@ template <class K> void argsort_lines(const SortedLines& lines, const VectorSort
         positions_of_wide_keys(vectors, own, size, shares, items.data(), other.data(), other.size());
       } else {
         vectors.add_positions(own, size, items.data());
-        shares ? sort_long_line(vectors.of_8_bytes, items.data(), other.data(), size)
-               : vectors.of_8_bytes.sort(items.data(), other.data(), other.size(), size, {});
+        shares ? sort_long_line(vectors.of_8_bytes, items.data(), other.data(), size, {})
+               : vectors.of_8_bytes.sort(items.data(), other.data(), false, other.size(), size, {});
       }
       vectors.positions_of(items.data(), size, out + i * size);
     }
@@ -323,7 +332,7 @@ void top_k_of_lines(const SortedLines& lines, const VectorSort& vectors, const V
         all += n;
       }
       if (all > k) std::nth_element(found.data(), found.data() + k, found.data() + all);
-      vectors.of_8_bytes.sort(found.data(), other.data(), k, k, {});
+      vectors.of_8_bytes.sort(found.data(), other.data(), false, k, k, {});
       auto* const out = reinterpret_cast<std::int64_t*>(lines.place(line + i));
       for (std::int64_t j = 0; j < k; ++j) out[j * lines.step()] = found[j] & 0xffffffff;
     }

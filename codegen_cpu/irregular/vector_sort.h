@@ -28,11 +28,11 @@ template <class K> struct SortedKeys {
 };
 
 template <class K> struct VectorSortOf {
-  /// Sorts `keys` in place; `other` has space for `room` keys: at least as many, room_for() where it may.
-  void (*sort)(K* keys, K* other, std::int64_t room, std::int64_t count, const SortedKeys<K>& to);
+  /// Sorts `keys` in place or into `other`, which has space for `room` keys: at least as many, room_for() where it may.
+  void (*sort)(K* keys, K* other, bool to_other, std::int64_t room, std::int64_t count, const SortedKeys<K>& to);
   std::int64_t (*room_for)(std::int64_t count);
-  /// Writes the keys to `to`, those below `pivot` first, and returns their number.
-  std::int64_t (*divide)(const K* keys, std::int64_t count, K pivot, K* to);
+  /// Those below `pivot` stay at `keys` and the rest goes to `other`, or the other way round. Returns the number below.
+  std::int64_t (*split)(K* keys, std::int64_t count, K pivot, K* other, bool others_stay);
   /// An approximate median of the keys.
   K (*pivot)(const K* keys, std::int64_t count);
 };

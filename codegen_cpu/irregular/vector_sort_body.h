@@ -35,9 +35,11 @@ template <class K> struct Sorter {
   static constexpr std::int64_t kMost = std::int64_t{kMostRows} * N;
   static constexpr std::int64_t kMany = (std::int64_t{1} << 20) / std::int64_t{sizeof(K)};  // with as many beside them
 
+  [[gnu::always_inline]] static V min(V a, V b) { return a < b ? a : b; }
+  [[gnu::always_inline]] static V max(V a, V b) { return a > b ? a : b; }
   [[gnu::always_inline]] static void order(V& a, V& b) {
-    const V low = Set::min(a, b);
-    b = Set::max(a, b), a = low;
+    const V low = min(a, b);
+    b = max(a, b), a = low;
   }
   template <int kFlip, int... kLane>
   [[gnu::always_inline]] static V flipped(V v, std::integer_sequence<int, kLane...>) {
@@ -51,8 +53,8 @@ template <class K> struct Sorter {
   /// Compares and exchanges each lane with the one at index ^ kFlip.
   template <int kFlip> [[gnu::always_inline]] static V ordered(V v) {
     const V partner = flipped<kFlip>(v, kLanes);
-    return by_bit<static_cast<int>(std::bit_floor(static_cast<unsigned>(kFlip)))>(Set::min(v, partner),
-                                                                                  Set::max(v, partner), kLanes);
+    return by_bit<static_cast<int>(std::bit_floor(static_cast<unsigned>(kFlip)))>(min(v, partner), max(v, partner),
+                                                                                  kLanes);
   }
   /// Sorts bitonic groups of 2 kFar lanes.
   template <int kFar> [[gnu::always_inline]] static V merged_bitonic(V v) {
@@ -91,7 +93,7 @@ template <class K> struct Sorter {
 #pragma GCC unroll 16
       for (int r = 0; r < kRows / 2; ++r) {  // with the second run reversed
         V &a = rows[r], &b = rows[kRows - 1 - r];
-        const V other = flipped<kFlip>(b, kLanes), low = Set::min(a, other), high = Set::max(a, other);
+        const V other = flipped<kFlip>(b, kLanes), low = min(a, other), high = max(a, other);
         a = by_bit<kSecond>(low, high, kLanes);
         b = flipped<kFlip>(by_bit<kSecond>(high, low, kLanes), kLanes);
       }
@@ -190,57 +192,28 @@ template <class K> struct Sorter {
     return found;
   }
 
-  static std::int64_t divide(const K* keys, std::int64_t count, K pivot, K* to) {
-    constexpr int kTogether = 4;
-    const V pivots = V{} + pivot;
-    K *low = to, *high = to + count;
-    std::int64_t i = 0;
-    // Whole vectors are written at both ends, so there must be space for two.
-    for (; i + (kTogether + 1) * N <= count; i += kTogether * N) {
-      V v[kTogether];
-#pragma GCC unroll 4
-      for (int k = 0; k < kTogether; ++k) v[k] = Set::load(keys + i + k * N);
-#pragma GCC unroll 4
-      for (int k = 0; k < kTogether; ++k) {
-        const std::int64_t below = Set::divide(v[k], pivots, low, high);
-        low += below, high -= N - below;
-      }
-    }
-    for (; i + 2 * N <= count; i += N) {
-      const std::int64_t below = Set::divide(Set::load(keys + i), pivots, low, high);
-      low += below, high -= N - below;
-    }
-    for (; i < count; ++i) {
-      const K key = keys[i];
-      const bool is_below = key < pivot;
-      *low = key, high[-1] = key;
-      low += is_below, high -= !is_below;
-    }
-    return low - to;
-  }
-
   /// Divides keys in place and into a buffer of as many: those below the pivot stay at `keys` and the others go to
-  /// `spare`, or with `others_stay` the other way round. Returns the number below. Nothing is written that is not read.
+  /// `spare`, or if the others stay, the other way round. Returns the number below. Whole vectors are written, where
+  /// nothing is that is still to be read.
   template <bool kOthersStay> static std::int64_t split(K* keys, std::int64_t count, K pivot, K* spare) {
     constexpr int kTogether = 8;
     const V pivots = V{} + pivot;
     K *below = kOthersStay ? spare : keys, *others = kOthersStay ? keys : spare;
     K* const first = below;
+    const auto divide = [&](V v) [[gnu::always_inline]] {
+      const auto mask = Set::below(v, pivots);
+      Set::put(v, mask, below), Set::put(v, Set::others(mask), others);
+      below += Set::count(mask), others += N - Set::count(mask);
+    };
     std::int64_t i = 0;
     for (; i + kTogether * N <= count; i += kTogether * N) {
       V v[kTogether];
 #pragma GCC unroll 8
       for (int k = 0; k < kTogether; ++k) v[k] = Set::load(keys + i + k * N);
 #pragma GCC unroll 8
-      for (int k = 0; k < kTogether; ++k) {
-        const std::int64_t found = Set::split(v[k], pivots, below, others);
-        below += found, others += N - found;
-      }
+      for (int k = 0; k < kTogether; ++k) divide(v[k]);
     }
-    for (; i + N <= count; i += N) {
-      const std::int64_t found = Set::split(Set::load(keys + i), pivots, below, others);
-      below += found, others += N - found;
-    }
+    for (; i + N <= count; i += N) divide(Set::load(keys + i));
     for (; i < count; ++i) {
       const K key = keys[i];
       const bool is_below = key < pivot;
@@ -250,6 +223,9 @@ template <class K> struct Sorter {
       others += !is_below;
     }
     return below - first;
+  }
+  static std::int64_t split_at(K* keys, std::int64_t count, K pivot, K* spare, bool others_stay) {
+    return others_stay ? split<true>(keys, count, pivot, spare) : split<false>(keys, count, pivot, spare);
   }
 
   static void copy(const K* from, std::int64_t count, K* to) {
@@ -292,8 +268,7 @@ template <class K> struct Sorter {
         break;
       }
       const K middle = pivot(keys, count);
-      std::int64_t below =
-          to_spare ? split<true>(keys, count, middle, spare) : split<false>(keys, count, middle, spare);
+      std::int64_t below = split_at(keys, count, middle, spare, to_spare);
       if (below == 0) {  // the pivot is the smallest key, and keys equal to it are done
         if (!to_spare) std::swap(keys, spare), to_spare = true;
         if (middle == std::numeric_limits<K>::max()) break;
@@ -328,7 +303,13 @@ template <class K> struct Sorter {
     K *const first = to[0], *const second = to[1];
     const V a = V{} + bounds[0], b = V{} + bounds[1], c = V{} + bounds[2];
     std::int64_t i = 0;
-    for (; i + 2 * N <= count; i += N) Set::split(Set::load(keys + i), a, b, c, to);
+    for (; i + 2 * N <= count; i += N) {  // what is put down may be a whole vector
+      const V v = Set::load(keys + i);
+      const auto below_a = Set::below(v, a), below_b = Set::below(v, b), below_c = Set::below(v, c);
+      const decltype(below_a) ranges[] = {below_a, Set::without(below_b, below_a), Set::without(below_c, below_b)};
+      for (int r = 0; r < 3; ++r) Set::put(v, ranges[r], to[r]), to[r] += Set::count(ranges[r]);
+      Set::put_down(v, Set::others(below_c), to[3]), to[3] -= N - Set::count(below_c);
+    }
     for (; i < count; ++i) {
       const K key = keys[i];
       const int range = (key >= bounds[0]) + (key >= bounds[1]) + (key >= bounds[2]);
@@ -351,11 +332,12 @@ template <class K> struct Sorter {
     }
   }
   static std::int64_t room_for(std::int64_t count) { return count > kMany ? 2 * count : count; }
-  static void sort_all(K* keys, K* spare, std::int64_t room, std::int64_t count, const SortedKeys<K>& to) {
+  static void sort_all(K* keys, K* spare, bool to_spare, std::int64_t room, std::int64_t count,
+                       const SortedKeys<K>& to) {
     const int depth = 2 * static_cast<int>(std::bit_width(static_cast<std::uint64_t>(count)));
-    sort_many(keys, spare, spare + count, room - count, false, count, depth, {&to, keys});
+    sort_many(keys, spare, spare + count, room - count, to_spare, count, depth, {&to, to_spare ? spare : keys});
   }
-  static constexpr VectorSortOf<K> kLoops{&sort_all, &room_for, &divide, &pivot};
+  static constexpr VectorSortOf<K> kLoops{&sort_all, &room_for, &split_at, &pivot};
 };
 
 // ---- Keys: those of sort_keys.h with the sign bit flipped
@@ -448,8 +430,11 @@ std::int64_t keys_below(const std::int32_t* keys, std::int64_t count, std::int32
   V numbers;
   for (int i = 0; i < Set::kLanes; ++i) numbers[i] = i;
   std::int64_t found = 0, i = 0;
-  for (; i + Set::kLanes <= count; i += Set::kLanes, numbers += Set::kLanes)
-    found += Set::put_below(Set::load(keys + i), bounds, numbers, where + found);
+  for (; i + Set::kLanes <= count; i += Set::kLanes, numbers += Set::kLanes) {
+    const auto mask = Set::below(Set::load(keys + i), bounds);
+    if (mask == 0) continue;
+    Set::put(numbers, mask, where + found), found += Set::count(mask);
+  }
   for (; i < count; ++i)
     if (keys[i] < bound) where[found++] = static_cast<std::int32_t>(i);
   return found;
