@@ -16,7 +16,7 @@ void register_cpu_backend() {
   set_allocator(BackendKey::cpu, [](BackendKey, std::size_t bytes) { return Storage::allocate(bytes); });
   set_object_compiler(BackendKey::cpu, &cpu_object_compiler());
   add_kernel_files(BackendKey::cpu);
-  add_emit_variants(BackendKey::cpu, "jit", /*complex_parts=*/true, /*gathers=*/true);
+  add_emit_variants(BackendKey::cpu, "jit", /*complex_parts=*/true, /*picks=*/true);
 }
 
 }  // namespace fermata

@@ -23,12 +23,12 @@ DTypeSet emitted_dtypes(Op op) {
   return set & kStoredReal;                                            // scalar programs are of real numbers
 }
 
-void add_emit_variants(BackendKey backend, const std::string& variant, bool complex_parts, bool gathers,
+void add_emit_variants(BackendKey backend, const std::string& variant, bool complex_parts, bool picks,
                        std::source_location where) {
   for (std::size_t i = 0; i < kOpCount; ++i) {
     const Op op = static_cast<Op>(i);
     DTypeSet dtypes;
-    if (is_emitted(op) && (gathers || !(traits(op).gathers || traits(op).joins))) dtypes = emitted_dtypes(op);
+    if (is_emitted(op) && (picks || !picks_elements(op))) dtypes = emitted_dtypes(op);
     if (complex_parts) dtypes = dtypes | complex_form_dtypes(op);
     if (dtypes.bits != 0)
       add_variant(op, backend, {.name = variant, .form = KernelForm::emit, .dtypes = dtypes, .where = where});

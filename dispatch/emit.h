@@ -13,9 +13,9 @@ bool is_emitted(Op op);
 /// The operand dtypes that an `emit` variant accepts: the results of the op's dtype rule.
 DTypeSet emitted_dtypes(Op op);
 /// Adds an `emit` variant for every such op that has none in the backend's cells, registered at `where`; with
-/// `complex_parts` also of complex dtypes, where an op has a form of parts; with `gathers` also of ops that gather or
-/// join.
-void add_emit_variants(BackendKey backend, const std::string& variant, bool complex_parts, bool gathers,
+/// `complex_parts` also of complex dtypes, where an op has a form of parts; with `picks` also of ops that
+/// pick elements.
+void add_emit_variants(BackendKey backend, const std::string& variant, bool complex_parts, bool picks,
                        std::source_location where = std::source_location::current());
 /// Adds `call` variants of pointwise ops, casts and copies that run a single-op kernel, compiled through the cache, for
 /// eager calls.

@@ -116,7 +116,8 @@ Kernel deserialize_kernel(std::string_view bytes);
 /// What becomes of a launch with a Prim::position out of range. It runs to its end.
 struct LaunchFailure {
   std::uint8_t failed = 0;  // 1: at least one is out of range
-  /// By interpret() only: the first value of the program that was, and what it was at the first such point.
+  /// By interpret() only: the first value of the program that was, what it was given at the first such point, and the
+  /// number of that position.
   ValueId value = kNoValue;
   std::int64_t position = 0, number = 0;
 };

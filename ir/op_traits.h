@@ -103,6 +103,9 @@ struct OpTraits {
 const OpTraits& traits(Op op);
 
 inline bool is_view(Op op) { return traits(op).is_view; }
+/// Whether an op only picks elements of its operands, as take and concat do. It is a part of kernels only together with
+/// others, and what it picks from must be in memory.
+inline bool picks_elements(Op op) { return traits(op).gathers || traits(op).joins; }
 /// Whether the op can be fused into kernels, apart from views.
 inline bool has_emit_form(Op op) {
   return is_pointwise(op) || family(op) == Family::reduce || family(op) == Family::random || traits(op).emit != nullptr;

@@ -265,7 +265,7 @@ class Fuser {
       return Verdict::yes();
     }
     if (gathered) return Verdict::no("its elements are read at positions");
-    if (joins && !is_number(followed->source)) return Verdict::no("a part must be in memory");
+    if (joins && !needs_no_memory(followed->source)) return Verdict::no("a part must be in memory");
     if (inlined) return Verdict::yes();
     std::vector<std::int8_t> below;
     home_axes(p_, dims_, group, followed->source, below);
@@ -273,8 +273,8 @@ class Fuser {
                                      : Verdict::no("it is read at a different index than it is computed at");
   }
 
-  /// Whether a value has no operands: all that is known of it is in the kernel.
-  bool is_number(ValueId v) const { return g_.nodes[v].op == Op::full; }
+  /// Whether a value is computed from nothing in memory, so that it may be so anywhere.
+  bool needs_no_memory(ValueId v) const { return g_.nodes[v].operands.empty(); }
 
   /// Whether neighbors along the last axis are not known to be neighbors in memory: a call reads them once, in tiles.
   bool lies_across(const Followed& f) const {
@@ -451,7 +451,7 @@ class Fuser {
         if (!followed) return false;
         bool inlined;
         if (contains(group, followed->source, inlined)) {
-          if (is_gathered(n, k) || (traits(n.op).joins && !is_number(followed->source))) return false;
+          if (is_gathered(n, k) || (traits(n.op).joins && !needs_no_memory(followed->source))) return false;
           if (inlined) {
             work.push_back({followed->source, followed->map});
             continue;

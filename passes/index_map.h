@@ -31,8 +31,6 @@ struct IndexMap {
 
 /// The map of a value with the axes of the domain.
 IndexMap identity_map(std::size_t rank);
-/// Whether a node is a part of kernels only together with others, and its operands must be in memory: a take, a concat.
-inline bool picks_elements(Op op) { return traits(op).gathers || traits(op).joins; }
 /// Whether a node reads operand `k` at positions.
 inline bool is_gathered(const GraphNode& node, std::size_t k) { return k == 0 && traits(node.op).gathers; }
 

@@ -182,10 +182,13 @@ class ChannelLayouts {
 
 }  // namespace
 
+bool has_convolutions(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes, [](const GraphNode& n) { return n.op == Op::convolution; });
+}
+
 bool lay_out_channels(Program& program) {
   if (!program.capabilities.channels_last || program.form == PlanForm::shipped) return false;
-  if (std::ranges::none_of(program.graph.nodes, [](const GraphNode& n) { return n.op == Op::convolution; }))
-    return false;
+  if (!has_convolutions(program.graph)) return false;
   return ChannelLayouts(program).run();
 }
 

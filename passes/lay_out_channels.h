@@ -11,6 +11,8 @@
 
 namespace fermata {
 
+/// Whether there is anything to lay out.
+bool has_convolutions(const Graph& graph);
 bool lay_out_channels(Program& program);
 
 }  // namespace fermata

@@ -16,6 +16,7 @@
 #include "ir/ops/reduce.h"
 #include "ir/view.h"
 #include "passes/index_map.h"
+#include "passes/lay_out_channels.h"
 
 namespace fermata {
 namespace {
@@ -104,8 +105,7 @@ bool may_gather(const Program& program, const GraphNode& n, DType operand) {
   return elements_along(n.shape, 0, axis) <= 1 || elements_along(n.shape, axis, rank) >= kShortestPickedRow;
 }
 
-/// Whether a concat may be read by kernels part by part: if it has few. Convolutions want to know where whole images
-/// are (passes/lay_out_channels.h).
+/// Whether a concat may be read by kernels part by part: if it has few.
 bool may_join(const Program& program, const GraphNode& n) {
   constexpr std::size_t kMostParts = 4;
   constexpr std::int64_t kShortestRowOfParts = 256;
@@ -115,18 +115,17 @@ bool may_join(const Program& program, const GraphNode& n) {
     if (g.nodes[o.value].dtype != n.dtype || is_complex(n.dtype)) return false;
   const auto axis = static_cast<unsigned>(axis_of(n.op, n.attributes));
   const unsigned rank = n.shape.rank();
-  const bool fits = axis + 1 == rank ? n.shape[axis] >= kShortestRowOfParts
-                                     : elements_along(n.shape, axis + 1, rank) >= kShortestPickedRow;
-  return fits && std::ranges::none_of(g.nodes, [](const GraphNode& v) { return v.op == Op::convolution; });
+  return axis + 1 == rank ? n.shape[axis] >= kShortestRowOfParts
+                          : elements_along(n.shape, axis + 1, rank) >= kShortestPickedRow;
 }
 
-/// Whether a node may become part of a kernel.
-bool emits(const Program& program, const GraphNode& n) {
+/// Whether a node may become part of a kernel; one that joins only if `joins`.
+bool emits(const Program& program, const GraphNode& n, bool joins) {
   const BackendCell* const cell = backend_cell(n.op, program.backend);
   const DType operand = operand_dtype(program.graph, n);
   if (cell == nullptr || !cell->emits.has(operand)) return false;
   if (traits(n.op).gathers && !may_gather(program, n, operand)) return false;
-  if (traits(n.op).joins && !may_join(program, n)) return false;
+  if (traits(n.op).joins && !(joins && may_join(program, n))) return false;
   if (!is_of_complex(program.graph, n)) return true;
   const bool is_of_real =
       !is_complex(operand) && has_emit_form(n.op);  // a cast: real operands may lead to real results only
@@ -137,13 +136,17 @@ bool emits(const Program& program, const GraphNode& n) {
 struct Uses {
   std::vector<std::int64_t> largest;  // elements of the largest value that is computed from it
   std::vector<bool> is_stored;        // an output, or a call reads it
-  explicit Uses(const Program& program) : largest(program.graph.nodes.size()), is_stored(largest.size()) {
+  /// Whether a concat may be read part by part: convolutions want to know where whole images are
+  /// (passes/lay_out_channels.h).
+  bool joins;
+  explicit Uses(const Program& program)
+      : largest(program.graph.nodes.size()), is_stored(largest.size()), joins(!has_convolutions(program.graph)) {
     const Graph& g = program.graph;
     for (const ValueId v : g.outputs) is_stored[v] = true;
     for (std::size_t v = g.nodes.size(); v-- > 0;) {
       const GraphNode& n = g.nodes[v];
       const std::int64_t whole = std::max(largest[v], is_view(n.op) ? 0 : element_count(n.shape));
-      const bool stores = is_view(n.op) ? is_stored[v] : n.op != Op::input && !emits(program, n);
+      const bool stores = is_view(n.op) ? is_stored[v] : n.op != Op::input && !emits(program, n, joins);
       for (const GraphOperand& o : n.operands) {
         if (o.is_scalar()) continue;
         largest[o.value] = std::max(largest[o.value], whole);
@@ -220,7 +223,7 @@ Choice choose(const Program& program, const GraphNode& n, const Uses& uses) {
   const bool compiles = program.form != PlanForm::calls && device != nullptr && device->can_compile(nullptr);
   // Kernels reduce at least one axis.
   const bool reduces_nothing = family(n.op) == Family::reduce && reduced_axes(n) == 0;
-  const bool fuses = compiles && !reduces_nothing && emits(program, n);
+  const bool fuses = compiles && !reduces_nothing && emits(program, n, uses.joins);
   const bool is_better_called =
       program.capabilities.rows_in_vectors &&
       ((program.form != PlanForm::shipped && is_of_short_rows(g, n, uses)) || is_rearranged(program, n, uses));

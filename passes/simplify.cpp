@@ -103,7 +103,7 @@ bool take_over_parts(const Graph& g, GraphNode& n, const std::vector<std::uint32
   std::vector<GraphOperand> parts;
   for (const GraphOperand& o : n.operands) {
     const GraphNode& part = g.nodes[o.value];
-    const bool joins = part.op == Op::concat && uses[o.value] == 1 && part.attributes == n.attributes;
+    const bool joins = part.op == n.op && uses[o.value] == 1 && part.attributes == n.attributes;
     joins ? parts.insert(parts.end(), part.operands.begin(), part.operands.end()) : parts.insert(parts.end(), o);
   }
   if (parts.size() == n.operands.size()) return false;
@@ -124,7 +124,7 @@ bool simplify(Program& program) {
     GraphNode& n = g.nodes[v];
     for (GraphOperand& o : n.operands)
       if (!o.is_scalar()) o.value = replaced[o.value];
-    if (n.op == Op::concat) changed = take_over_parts(g, n, uses) || changed;
+    if (traits(n.op).joins) changed = take_over_parts(g, n, uses) || changed;
     replaced[v] = apply_rules(g, v);
     if (replaced[v] == v && may_be_merged(n)) {
       std::vector<ValueId> operands;

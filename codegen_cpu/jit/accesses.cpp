@@ -416,12 +416,23 @@ Value* Accesses::load_by_lane(unsigned access, Value* first, Value* step, Value*
     }
     return result;
   }
+  return load_through_stack(access, count, [&](Value* lane) -> Value* {
+    return b_.CreateGEP(b_.getInt8Ty(), first, b_.CreateMul(step, lane));
+  });
+}
+
+/// A loop over the lanes below `count`, or all.
+Value* Accesses::load_through_stack(unsigned access, Value* count,
+                                    llvm::function_ref<Value*(Value* lane)> address) const {
+  const DType dtype = kernel_.accesses[access].dtype;
+  Type* const element = memory_type(b_.getContext(), dtype, 1);
+  const llvm::Align align(byte_size(dtype));
   b_.loop(b_.i64(0), count != nullptr ? count : b_.i64(b_.lanes()), 1, {}, [&](Value* lane, const Values&) {
-    Value* const at = b_.CreateGEP(b_.getInt8Ty(), first, b_.CreateMul(step, lane));
-    b_.CreateAlignedStore(b_.CreateAlignedLoad(element, at, align), b_.CreateGEP(element, bounce(), lane), align);
+    Value* const loaded = b_.CreateAlignedLoad(element, address(lane), align);
+    b_.CreateAlignedStore(loaded, b_.CreateGEP(element, bounce(), lane), align);
     return Values{};
   });
-  return b_.CreateAlignedLoad(type, bounce(), llvm::Align(64));
+  return b_.CreateAlignedLoad(memory_type(b_.getContext(), dtype, b_.lanes()), bounce(), llvm::Align(64));
 }
 
 void Accesses::store(unsigned access, Value* address, const Span& span, unsigned vector, Value* value) const {

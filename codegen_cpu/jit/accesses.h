@@ -76,9 +76,8 @@ class Accesses {
   /// Positions on an axis of `size` elements from those that are `given`, for several vectors or one scalar: see
   /// Prim::position. Only lanes of `masks`, if there are any, make the launch fail.
   void check_positions(Values& given, Value* size, const Values& masks) const;
-  /// Elements at offsets (Prim::gather): one for all lanes, vector number `vector` of a span from one offset, or from
-  /// an offset for each lane.
-  Value* gather_uniform(unsigned access, Value* address, Value* offset) const;
+  /// Elements at offsets (Prim::gather): the address behind one offset for all lanes, and vector number `vector` of a
+  /// span with an offset for each lane.
   Value* behind(unsigned access, Value* address, Value* offset) const;
   Value* gather(unsigned access, Value* address, Value* offsets, const Span& span, unsigned vector) const;
   /// Loads vector number `vector` of a span, only lanes of `guard` (Prim::guarded_input); the others are 0.
@@ -136,6 +135,7 @@ class Accesses {
   Value* load_reversed(unsigned access, Value* first, Value* mask) const;
   Value* skips_one(unsigned access) const;
   Value* lane_addresses(unsigned access, Value* first) const;
+  Value* load_through_stack(unsigned access, Value* count, llvm::function_ref<Value*(Value* lane)> address) const;
   Value* load_guarded_by_lane(unsigned access, Value* first, Value* count, Value* guard) const;
   Value* gather_by_lane(unsigned access, Value* first, Value* distances, Value* count) const;
   Value* from_memory(unsigned access, Value* memory) const;

@@ -169,12 +169,15 @@ struct Converter {
     if (is_integer(from))
       return is_signed_integer(from) ? b.CreateSExtOrTrunc(x, target) : b.CreateZExtOrTrunc(x, target);
     // AVX2 has no instruction for integers of 8 bytes; nearly all numbers fit 4.
-    const bool by_lane = to == DType::i64 && from == DType::f32 && x->getType()->isVectorTy() && !b.isa().masks;
+    const bool by_lane = byte_size(to) == 8 && x->getType()->isVectorTy() && !b.isa().masks;
     if (!by_lane) return saturate(from, to, x);
-    Value* const size = b.call(llvm::Intrinsic::fabs, {x});
-    Value* const fits = b.CreateAndReduce(b.CreateFCmpOLT(size, llvm::ConstantFP::get(x->getType(), 0x1p31)));
+    const auto is_at_least = [&](double limit) {
+      return b.CreateFCmpOGE(x, llvm::ConstantFP::get(x->getType(), limit));
+    };
+    Value* const beyond = llvm::ConstantFP::get(x->getType(), 0x1p31);
+    Value* const fits = b.CreateAnd(is_at_least(is_signed_integer(to) ? -0x1p31 : 0), b.CreateFCmpOLT(x, beyond));
     return b.either(
-        fits, [&] { return Values{b.CreateSExt(b.CreateFPToSI(x, type(DType::i32)), target)}; },
+        b.CreateAndReduce(fits), [&] { return Values{b.CreateSExt(b.CreateFPToSI(x, type(DType::i32)), target)}; },
         [&] { return Values{saturate(from, to, x)}; })[0];
   }
 

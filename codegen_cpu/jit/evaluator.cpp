@@ -97,7 +97,8 @@ void Evaluator::compute_uniform(ValueId id, const Values& addresses, Environment
       break;
     }
     case Prim::gather:
-      value = accesses_.gather_uniform(instr.index, addresses[instr.index], env.values[instr.a].uniform);
+      value = accesses_.load_uniform(
+          instr.index, accesses_.behind(instr.index, addresses[instr.index], env.values[instr.a].uniform));
       break;
     case Prim::guarded_input:
       value = b_.either(

@@ -32,10 +32,6 @@ Value* Accesses::behind(unsigned access, Value* address, Value* offset) const {
   return b_.CreateGEP(memory_type(b_.getContext(), kernel_.accesses[access].dtype, 1), address, offset);
 }
 
-Value* Accesses::gather_uniform(unsigned access, Value* address, Value* offset) const {
-  return load_uniform(access, behind(access, address, offset));
-}
-
 bool Accesses::has_gather(unsigned access) const {
   return b_.isa().masks && byte_size(kernel_.accesses[access].dtype) >= 4;
 }
@@ -76,13 +72,10 @@ Value* Accesses::gather_by_lane(unsigned access, Value* first, Value* distances,
   }
   if (distances_ == nullptr) distances_ = b_.stack(b_.getInt64Ty(), b_.lanes(), 64);
   b_.CreateAlignedStore(distances, distances_, llvm::Align(64));
-  b_.loop(b_.i64(0), count != nullptr ? count : b_.i64(b_.lanes()), 1, {}, [&](Value* lane, const Values&) {
+  return load_through_stack(access, count, [&](Value* lane) -> Value* {
     Value* const at = b_.CreateGEP(b_.getInt64Ty(), distances_, lane);
-    Value* const loaded = element_at(b_.CreateAlignedLoad(b_.getInt64Ty(), at, llvm::Align(8)));
-    b_.CreateAlignedStore(loaded, b_.CreateGEP(element, bounce(), lane), align);
-    return Values{};
+    return b_.CreateGEP(b_.getInt8Ty(), first, b_.CreateAlignedLoad(b_.getInt64Ty(), at, llvm::Align(8)));
   });
-  return b_.CreateAlignedLoad(type, bounce(), llvm::Align(64));
 }
 
 Value* Accesses::load_guarded(unsigned access, Value* address, const Span& span, unsigned vector, Value* guard) const {
@@ -90,9 +83,8 @@ Value* Accesses::load_guarded(unsigned access, Value* address, const Span& span,
   Type* const type = memory_type(b_.getContext(), dtype, b_.lanes());
   Value* const zeros = llvm::Constant::getNullValue(type);
   if (!along_vector_axis(access)) {  // the same element for all lanes, which exists if there is a lane
-    Value* const element =
-        b_.CreateAlignedLoad(memory_type(b_.getContext(), dtype, 1), address, llvm::Align(byte_size(dtype)));
-    return from_memory(access, b_.CreateSelect(guard, b_.splat(element), zeros));
+    Value* const elements = b_.splat(load_uniform(access, address));
+    return b_.CreateSelect(guard, elements, llvm::Constant::getNullValue(elements->getType()));
   }
   Value* const first = element_address(access, address, span, vector);
   if (!has_masked(access))
@@ -106,24 +98,16 @@ Value* Accesses::load_guarded(unsigned access, Value* address, const Span& span,
 
 /// Lanes that are not read read a zero on the stack.
 Value* Accesses::load_guarded_by_lane(unsigned access, Value* first, Value* count, Value* guard) const {
-  const DType dtype = kernel_.accesses[access].dtype;
-  Type* const element = memory_type(b_.getContext(), dtype, 1);
-  Type* const type = memory_type(b_.getContext(), dtype, b_.lanes());
-  const llvm::Align align(byte_size(dtype));
+  Type* const byte = b_.getInt8Ty();
   if (guards_ == nullptr) guards_ = b_.stack(b_.getInt64Ty(), b_.lanes() / 8 + 2, 64);
-  Value* const zero = b_.element(b_.getInt8Ty(), guards_, b_.lanes());
-  b_.CreateAlignedStore(b_.getInt64(0), zero, llvm::Align(1));
-  b_.CreateAlignedStore(b_.CreateZExt(guard, llvm::FixedVectorType::get(b_.getInt8Ty(), b_.lanes())), guards_,
-                        llvm::Align(1));
-  b_.loop(b_.i64(0), count != nullptr ? count : b_.i64(b_.lanes()), 1, {}, [&](Value* lane, const Values&) {
-    Value* const reads = b_.CreateIsNotNull(
-        b_.CreateAlignedLoad(b_.getInt8Ty(), b_.CreateGEP(b_.getInt8Ty(), guards_, lane), llvm::Align(1)));
-    Value* const at = b_.CreateGEP(b_.getInt8Ty(), first, b_.CreateMul(lane_step(access), lane));
-    Value* const loaded = b_.CreateAlignedLoad(element, b_.CreateSelect(reads, at, zero), llvm::Align(1));
-    b_.CreateAlignedStore(loaded, b_.CreateGEP(element, bounce(), lane), align);
-    return Values{};
+  Value* const zero = b_.element(byte, guards_, std::uint64_t{(b_.lanes() + 7) / 8} * 8);
+  b_.CreateAlignedStore(b_.getInt64(0), zero, llvm::Align(8));
+  b_.CreateAlignedStore(b_.CreateZExt(guard, llvm::FixedVectorType::get(byte, b_.lanes())), guards_, llvm::Align(1));
+  return load_through_stack(access, count, [&](Value* lane) -> Value* {
+    Value* const reads = b_.CreateAlignedLoad(byte, b_.CreateGEP(byte, guards_, lane), llvm::Align(1));
+    Value* const at = b_.CreateGEP(byte, first, b_.CreateMul(lane_step(access), lane));
+    return b_.CreateSelect(b_.CreateIsNotNull(reads), at, zero);
   });
-  return b_.CreateAlignedLoad(type, bounce(), llvm::Align(64));
 }
 
 }  // namespace fermata::jit

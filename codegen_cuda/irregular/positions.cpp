@@ -9,38 +9,19 @@
 #include "codegen_cuda/emit/primitives.h"
 #include "codegen_cuda/runtime/deferred_check.h"
 #include "codegen_cuda/runtime/dry_run.h"
-#include "ir/error.h"
 #include "ir/infer.h"
 #include "ir/op_traits.h"
+#include "ir/position_error.h"
 #include "ir/shape.h"
 
 namespace fermata::gpu {
-namespace {
-
-/// What the CPU's kernels throw.
-void throw_out_of_range(Op op, std::vector<TensorType> types, std::int64_t axis, const Found& found,
-                        std::source_location where) {
-  static constexpr std::string_view kLabels[] = {"x", "index", "source"};
-  const std::int64_t size = types[0].shape[static_cast<std::size_t>(axis)];
-  std::vector<ErrorOperand> operands;
-  for (std::size_t i = 0; i < types.size(); ++i)
-    operands.push_back({kLabels[i], to_string(types[i].dtype, types[i].shape), ""});
-  operands[0].note = fmt::format("axis {} is {}", axis, size);
-  operands[1].note = fmt::format("element {} is {}", found.place, found.value);
-  throw IndexError(
-      1204, format_error(1204, "IndexError",
-                         fmt::format("{}: position {} leaves axis {} of size {}", name(op), found.value, axis, size),
-                         operands, where));
-}
-
-}  // namespace
 
 void read_position(CallSource& source, const CallArgs& args, const std::string& variable, const std::string& which) {
   std::vector<TensorType> types;
   for (const TensorView& v : args.inputs) types.push_back({v.dtype, Shape(std::span(v.sizes, v.rank))});
   const std::int64_t axis = axis_of(args.op, args.attributes), size = args.inputs[0].sizes[axis];
   const Address slot = deferred_check([op = args.op, types, axis, where = args.where](const Found& found) {
-    throw_out_of_range(op, types, axis, found, where);
+    throw_position_error(op, axis, types, fmt::format("{}", found.value), found.place, where);
   });
   const TensorView& index = args.inputs[1];
   const std::string_view type = value_type(index.dtype);

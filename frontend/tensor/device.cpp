@@ -152,7 +152,7 @@ void register_device(BackendKey key, std::unique_ptr<Backend> backend, const Dev
   const bool compiles = backend->can_compile(nullptr);
   const std::string name(backend->name());
   register_backend(key, std::move(backend));
-  if (compiles) add_emit_variants(key, name, /*complex_parts=*/false, /*gathers=*/false), add_one_op_variants(key);
+  if (compiles) add_emit_variants(key, name, /*complex_parts=*/false, /*picks=*/false), add_one_op_variants(key);
   require_control_kernels(key);
   if (options.missing_on_cpu) add_cpu_fallback(key);
   register_kernels_at_once(key);
