@@ -187,7 +187,11 @@ class Machine {
         const auto distance = static_cast<std::int64_t>(values_[instr.a] * byte_size(instr.type));
         return load_slot(instr.type, element(instr.index) + distance);
       }
-      case Prim::guarded_input: return (values_[instr.a] & 0xff) != 0 ? load_slot(instr.type, element(instr.index)) : 0;
+      case Prim::guarded_input: {
+        const auto place = [&](ValueId of) { return static_cast<std::int64_t>(values_[of]); };
+        const bool is_here = place(instr.b) <= place(instr.a) && place(instr.a) < place(instr.c);
+        return is_here ? load_slot(instr.type, element(instr.index)) : 0;
+      }
       case Prim::position: check_position(id); break;
       case Prim::offset: return static_cast<std::uint64_t>(offset(instr.index));
       case Prim::scalar: return load_slot(instr.type, &launch_.scalars[instr.index]);

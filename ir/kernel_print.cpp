@@ -30,7 +30,7 @@ std::string instr_text(const ScalarProgram& program, ValueId id) {
     case Prim::parameter: text += fmt::format(" {}", instr.index); break;
     default: break;
   }
-  const char* separator = instr.prim == Prim::guarded_input                            ? " if "
+  const char* separator = instr.prim == Prim::guarded_input                            ? " where "
                           : instr.prim == Prim::gather || instr.prim == Prim::position ? " of "
                                                                                        : " ";
   for (const ValueId operand : {instr.a, instr.b, instr.c}) {

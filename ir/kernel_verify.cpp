@@ -24,12 +24,10 @@ void check_operands(const ScalarProgram& program, ValueId at) {
     if (i < wanted && given[i] >= at) broken("%{} ({}) uses a value that does not precede it", at, name(instr.prim));
   }
   if (is_leaf(instr.prim)) return;
-  if (instr.prim == Prim::gather) {
-    if (program[instr.a].type != DType::i64) broken("%{} gathers at {}", at, name(program[instr.a].type));
-    return;
-  }
-  if (instr.prim == Prim::guarded_input) {
-    if (program[instr.a].type != DType::boolean) broken("%{} is guarded by {}", at, name(program[instr.a].type));
+  if (instr.prim == Prim::gather || instr.prim == Prim::guarded_input) {
+    for (unsigned i = 0; i < wanted; ++i)
+      if (program[given[i]].type != DType::i64)
+        broken("%{} ({}) depends on a place of {}", at, name(instr.prim), name(program[given[i]].type));
     return;
   }
   const bool selects = instr.prim == Prim::select;

@@ -244,37 +244,32 @@ class KernelBuilder {
   }
   /// The element of the operand that is at this point; the others are not read there.
   ValueId joined(ValueId v, const Instance& at, unsigned axis) {
-    const GraphNode& n = g_.nodes[v];
-    const std::size_t parts = n.operands.size();
+    const std::size_t parts = g_.nodes[v].operands.size();
     const ValueId index = position(v, static_cast<std::uint16_t>(1u << axis), at.map);
-    const auto logical = [&](Prim prim, ValueId a, ValueId b = kNoValue) {
-      return program().add({.prim = prim, .type = DType::boolean, .a = a, .b = b});
-    };
-    std::vector<ValueId> before;  // whether it is in one of the parts [0, k]
-    for (std::size_t k = 0; k + 1 < parts; ++k)
-      before.push_back(logical(Prim::lt, index, sizes_of_operands(v, k + 1, axis)));
+    // Of each part where it begins, and where the last one ends: nothing is before the first one, or behind the last.
+    std::vector<ValueId> bounds{program().constant(DType::i64, constant_bits(INT64_MIN))};
+    for (std::size_t k = 1; k < parts; ++k) bounds.push_back(sizes_of_operands(v, k, axis));
+    bounds.push_back(program().constant(DType::i64, constant_bits(INT64_MAX)));
     ValueId result = kNoValue;
     for (std::size_t k = parts; k-- > 0;) {
-      ValueId here = k + 1 < parts ? before[k] : kNoValue;
-      if (k > 0) {
-        const ValueId after = logical(Prim::bit_not, before[k - 1]);
-        here = here == kNoValue ? after : logical(Prim::bit_and, here, after);
+      const ValueId element = part(at.operands[k], index, bounds[k], bounds[k + 1]);
+      if (result == kNoValue) {
+        result = element;
+        continue;
       }
-      const ValueId element = part(at.operands[k], here);
-      result =
-          result == kNoValue
-              ? element
-              : program().add(
-                    {.prim = Prim::select, .type = program()[element].type, .a = before[k], .b = element, .c = result});
+      const ValueId is_here = program().add({.prim = Prim::lt, .type = DType::boolean, .a = index, .b = bounds[k + 1]});
+      result = program().add(
+          {.prim = Prim::select, .type = program()[element].type, .a = is_here, .b = element, .c = result});
     }
     return result;
   }
-  ValueId part(std::int32_t operand, ValueId here) {
+  ValueId part(std::int32_t operand, ValueId index, ValueId begin, ValueId end) {
     if (operand >= 0) return instances_[static_cast<std::size_t>(operand)].result;
     const auto access = static_cast<std::uint16_t>(-1 - operand);
     const DType t = accesses_[access].dtype;
-    return convert(program().add({.prim = Prim::guarded_input, .type = t, .index = access, .a = here}),
-                   compute_dtype(t));
+    return convert(
+        program().add({.prim = Prim::guarded_input, .type = t, .index = access, .a = index, .b = begin, .c = end}),
+        compute_dtype(t));
   }
   /// Whether neighbors along an axis that is gathered along are neighbors in memory whatever the sizes: it is the last
   /// one of a dense buffer, or of a reshape of one.

@@ -517,6 +517,13 @@ Value* Accesses::offsets(unsigned access, Value* address, const Span& span, unsi
   return as_offset(access, b_.CreateAdd(b_.splat(first), lane_distances_[access]));
 }
 
+std::pair<Value*, Value*> Accesses::first_and_last_offset(unsigned access, Value* address, const Span& span,
+                                                          unsigned vector) const {
+  Value* const first = distance(access, element_address(access, address, span, vector));
+  Value* const step = b_.CreateMul(lane_step(access), b_.i64(std::int64_t{b_.lanes()} - 1));
+  return {as_offset(access, first), as_offset(access, b_.CreateAdd(first, step))};
+}
+
 Values Accesses::linear_loop(const llvm::SmallVector<Digit, 4>& digits, Value* begin, Value* end,
                              const Values& addresses, const Values& carried, LinearBody body) const {
   if (digits.empty()) {  // one point, if the range holds it

@@ -5,6 +5,8 @@
 // elements. Along the vector axis an access is uniform (the same element for all lanes), contiguous or strided.
 #pragma once
 
+#include <utility>
+
 #include "codegen_cpu/jit/code_builder.h"
 #include "ir/kernel.h"
 
@@ -72,6 +74,9 @@ class Accesses {
   /// Prim::offset, uniform or along the vector axis.
   Value* offset(unsigned access, Value* address) const;
   Value* offsets(unsigned access, Value* address, const Span& span, unsigned vector) const;
+  /// Those of the first and the last lane, active or not.
+  std::pair<Value*, Value*> first_and_last_offset(unsigned access, Value* address, const Span& span,
+                                                  unsigned vector) const;
 
   /// Positions on an axis of `size` elements from those that are `given`, for several vectors or one scalar: see
   /// Prim::position. Only lanes of `masks`, if there are any, make the launch fail.
@@ -80,8 +85,10 @@ class Accesses {
   /// span with an offset for each lane.
   Value* behind(unsigned access, Value* address, Value* offset) const;
   Value* gather(unsigned access, Value* address, Value* offsets, const Span& span, unsigned vector) const;
-  /// Loads vector number `vector` of a span, only lanes of `guard` (Prim::guarded_input); the others are 0.
-  Value* load_guarded(unsigned access, Value* address, const Span& span, unsigned vector, Value* guard) const;
+  /// Loads vector number `vector` of a span, only lanes of `guard` (Prim::guarded_input); the others are 0. `may_exist`
+  /// is null, or false where no lane exists.
+  Value* load_guarded(unsigned access, Value* address, const Span& span, unsigned vector, Value* guard,
+                      Value* may_exist) const;
   /// Whether the target reads elements at different offsets in one instruction.
   bool has_gather(unsigned access) const;
 

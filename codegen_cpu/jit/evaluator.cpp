@@ -102,7 +102,7 @@ void Evaluator::compute_uniform(ValueId id, const Values& addresses, Environment
       break;
     case Prim::guarded_input:
       value = b_.either(
-          env.values[instr.a].uniform,
+          is_here(instr, env, 0, true),
           [&] { return Values{accesses_.load_uniform(instr.index, addresses[instr.index])}; },
           [&] { return Values{b_.constant(instr.type, 0, 1)}; })[0];
       break;
@@ -159,11 +159,34 @@ void Evaluator::group(const std::vector<ValueId>& ids, const Group& group, Envir
       continue;
     }
     if (instr.prim == Prim::guarded_input && !varies_along_vector_axis(instr.a)) {
-      load_if(instr, group, env.values[instr.a].uniform, known);
+      load_if(instr, group, is_here(instr, env, 0, true), known);
       continue;
     }
     for (unsigned v = group.first; v < group.last; ++v) known.vectors[v] = compute(instr, group, env, v);
   }
+}
+
+Value* Evaluator::is_here(const Instr& instr, const Environment& env, unsigned vector, bool uniform) {
+  const auto is_constant = [&](ValueId id, std::int64_t value) {
+    return kernel_.program[id] == Instr{.prim = Prim::constant, .type = DType::i64, .bits = constant_bits(value)};
+  };
+  Value* const at = operand(env, instr.a, vector, uniform);
+  const auto follows = [&] { return b_.CreateICmpSLE(operand(env, instr.b, vector, uniform), at); };
+  const auto precedes = [&] { return b_.CreateICmpSLT(at, operand(env, instr.c, vector, uniform)); };
+  if (is_constant(instr.b, INT64_MIN)) return precedes();
+  if (is_constant(instr.c, INT64_MAX)) return follows();
+  return b_.CreateAnd(follows(), precedes());
+}
+
+Value* Evaluator::may_be_here(const Instr& instr, const Group& group, const Environment& env, unsigned vector) {
+  const Instr& place = kernel_.program[instr.a];
+  Value *const begin = env.values[instr.b].uniform, *const end = env.values[instr.c].uniform;
+  if (place.prim != Prim::offset || begin == nullptr || end == nullptr) return nullptr;
+  const auto [first, last] =
+      accesses_.first_and_last_offset(place.index, group.addresses[place.index], group.span, vector);
+  Value* const least = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, first, last);
+  Value* const most = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, first, last);
+  return b_.CreateAnd(b_.CreateICmpSLT(least, end), b_.CreateICmpSGE(most, begin));
 }
 
 void Evaluator::load_if(const Instr& instr, const Group& group, Value* condition, Known& to) {
@@ -198,7 +221,7 @@ Value* Evaluator::compute(const Instr& instr, const Group& group, const Environm
     case Prim::offset: return accesses_.offsets(instr.index, group.addresses[instr.index], group.span, vector);
     case Prim::guarded_input:
       return accesses_.load_guarded(instr.index, group.addresses[instr.index], group.span, vector,
-                                    this->vector(env, instr.a, vector));
+                                    is_here(instr, env, vector, false), may_be_here(instr, group, env, vector));
     case Prim::gather:
       return accesses_.gather(instr.index, group.addresses[instr.index], this->vector(env, instr.a, vector), group.span,
                               vector);

@@ -40,7 +40,8 @@ struct Group {
 
 class Evaluator {
  public:
-  /// With `prepares_divisors`, vectors are divided by uniform values without a hardware division where profitable.
+  /// With `prepares_divisors`, vectors are divided by uniform values without a hardware division where
+  /// profitable.
   Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& kernel, bool prepares_divisors);
 
   Environment empty() const;
@@ -66,6 +67,10 @@ class Evaluator {
   void compute_uniform(ValueId id, const Values& addresses, Environment& env);
   Value* operand(const Environment& env, ValueId id, unsigned vector, bool uniform);
   Value* lower(const Instr& instr, const Environment& env, unsigned vector, bool uniform);
+  /// Whether a guarded element exists; for a scalar, or a vector.
+  Value* is_here(const Instr& instr, const Environment& env, unsigned vector, bool uniform);
+  /// Whether one of a vector may, found without looking at lanes; null if that is not known.
+  Value* may_be_here(const Instr& instr, const Group& group, const Environment& env, unsigned vector);
   void load_if(const Instr& instr, const Group& group, Value* condition, Known& to);
   void check_positions(const Instr& instr, const Group& group, const Environment& env, Known& to);
   /// Computes one vector of a value that is not a constant, uniform value or reduction.

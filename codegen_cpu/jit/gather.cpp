@@ -78,22 +78,26 @@ Value* Accesses::gather_by_lane(unsigned access, Value* first, Value* distances,
   });
 }
 
-Value* Accesses::load_guarded(unsigned access, Value* address, const Span& span, unsigned vector, Value* guard) const {
-  const DType dtype = kernel_.accesses[access].dtype;
-  Type* const type = memory_type(b_.getContext(), dtype, b_.lanes());
-  Value* const zeros = llvm::Constant::getNullValue(type);
+/// Where no lane exists, the stack is read under the mask: of memory that is not mapped, a processor takes a hundred
+/// cycles to find out that nothing is to be read.
+Value* Accesses::load_guarded(unsigned access, Value* address, const Span& span, unsigned vector, Value* guard,
+                              Value* may_exist) const {
   if (!along_vector_axis(access)) {  // the same element for all lanes, which exists if there is a lane
     Value* const elements = b_.splat(load_uniform(access, address));
     return b_.CreateSelect(guard, elements, llvm::Constant::getNullValue(elements->getType()));
   }
+  const DType dtype = kernel_.accesses[access].dtype;
   Value* const first = element_address(access, address, span, vector);
   if (!has_masked(access))
     return from_memory(access, load_guarded_by_lane(access, first, count_of(span, vector), guard));
-  Value* const mask = span.masks.empty() ? guard : b_.CreateAnd(guard, span.masks[vector]);
+  Type* const type = memory_type(b_.getContext(), dtype, b_.lanes());
+  Value *const mask = span.masks.empty() ? guard : b_.CreateAnd(guard, span.masks[vector]),
+               *const zeros = llvm::Constant::getNullValue(type);
   const llvm::Align align(byte_size(dtype));
-  return from_memory(access, is_adjacent(access)
-                                 ? b_.CreateMaskedLoad(type, first, align, mask, zeros)
-                                 : b_.CreateMaskedGather(type, lane_addresses(access, first), align, mask, zeros));
+  if (!is_adjacent(access))
+    return from_memory(access, b_.CreateMaskedGather(type, lane_addresses(access, first), align, mask, zeros));
+  Value* const place = may_exist == nullptr ? first : b_.CreateSelect(may_exist, first, bounce());
+  return from_memory(access, b_.CreateMaskedLoad(type, place, align, mask, zeros));
 }
 
 /// Lanes that are not read read a zero on the stack.

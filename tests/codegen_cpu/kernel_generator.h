@@ -141,17 +141,18 @@ class KernelGenerator {
   }
 
   void add_guarded() {
-    ValueId where = operand(DType::boolean);
-    if (kernel_.program[where].prim == Prim::constant) {
-      const ValueId at =
-          kernel_.program.add({.prim = Prim::offset, .type = DType::i64, .index = add_offsets(random_axes())});
-      const ValueId bound = kernel_.program.constant(DType::i64, static_cast<std::uint64_t>(random_.below(1500)));
-      where = kernel_.program.add({.prim = Prim::lt, .type = DType::boolean, .a = at, .b = bound});
-    }
+    ValueId at = kernel_.program.add({.prim = Prim::offset, .type = DType::i64, .index = add_offsets(random_axes())});
+    if (random_.chance(20)) at = operand(DType::i64);
+    const std::int64_t first = random_.below(1200);
+    const auto bound = [&](std::int64_t value) {
+      return kernel_.program.constant(DType::i64, static_cast<std::uint64_t>(value));
+    };
+    const ValueId begin = bound(random_.chance(40) ? INT64_MIN : first),
+                  end = bound(random_.chance(40) ? INT64_MAX : first + random_.below(400));
     const DType dtype = random_.pick(focus_);
     const std::uint16_t access = add_access(dtype, random_axes());
     kernel_.accesses[access].guarded = true;
-    add({.prim = Prim::guarded_input, .type = dtype, .index = access, .a = where});
+    add({.prim = Prim::guarded_input, .type = dtype, .index = access, .a = at, .b = begin, .c = end});
   }
 
   void grow(std::int64_t count) {

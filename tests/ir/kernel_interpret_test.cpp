@@ -90,14 +90,14 @@ TEST_F(KernelInterpret, PicksElements) {
   const ValueId position = b.kernel.program.add(
       {.prim = Prim::position, .type = DType::i64, .index = b.kernel.program[number].index, .a = index, .b = size});
   const ValueId at = b.op(Prim::mul, DType::i64, position, b.constant(std::int64_t{3}));
-  const auto read = [&](Prim prim, ValueId a, bool Access::*how, std::uint16_t axes) {
+  const auto read = [&](Prim prim, bool Access::*how, std::uint16_t axes, ValueId from, ValueId begin, ValueId end) {
     const std::uint16_t access = b.access(DType::f32, axes);
     b.kernel.accesses[access].*how = true;
-    return b.kernel.program.add({.prim = prim, .type = DType::f32, .index = access, .a = a});
+    return b.kernel.program.add({.prim = prim, .type = DType::f32, .index = access, .a = from, .b = begin, .c = end});
   };
-  const ValueId element = read(Prim::gather, at, &Access::gathered, 0);
-  const ValueId is_early = b.op(Prim::lt, DType::boolean, number, b.constant(std::int64_t{2}));
-  const ValueId added = read(Prim::guarded_input, is_early, &Access::guarded, 1);
+  const ValueId element = read(Prim::gather, &Access::gathered, 0, at, kNoValue, kNoValue);
+  const ValueId added =
+      read(Prim::guarded_input, &Access::guarded, 1, number, b.constant(std::int64_t{0}), b.constant(std::int64_t{2}));
   b.store(1, b.op(Prim::add, DType::f32, element, added), true);
   verify(b.kernel);
   const std::vector<float> x{1, 0, 0, 2, 0, 0, 3}, z{10, 20};
