@@ -46,9 +46,12 @@ Evaluator::Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& ker
       axes_[i] = static_cast<std::uint16_t>(axes_[i] | axes_[id]);
       needs_reduction_[i] = needs_reduction_[i] || needs_reduction_[id];
     });
-    if (prepares_divisors && instr.prim == Prim::div && instr.type == DType::f32)
-      is_divisor_[instr.b] =
-          is_divisor_[instr.b] || (varies_along_vector_axis(instr.a) && !varies_along_vector_axis(instr.b));
+    const bool divides = instr.prim == Prim::div || instr.prim == Prim::rem;
+    if (!divides || !varies_along_vector_axis(instr.a) || varies_along_vector_axis(instr.b)) continue;
+    const bool is_constant = kernel.program[instr.b].prim == Prim::constant;
+    if (instr.type == DType::f32 ? prepares_divisors && instr.prim == Prim::div
+                                 : prepares_integer_divisor(instr.type, is_constant))
+      is_divisor_[instr.b] = true;
   }
 }
 
@@ -110,8 +113,15 @@ void Evaluator::compute_uniform(ValueId id, const Values& addresses, Environment
   }
   Known& known = env.values[id];
   if (value != nullptr) set_uniform(known, value);
-  if (is_divisor_[id])
+  if (is_divisor_[id] && b_.lanes() > 1) prepare(id, known);
+}
+
+void Evaluator::prepare(ValueId divisor, Known& known) {
+  const DType type = kernel_.program[divisor].type;
+  if (type == DType::f32)
     known.divisor = prepare_divisor(b_, known.uniform, known.splat, accesses_.size(kernel_.rank - 1u));
+  else
+    known.integer_divisor = prepare_integer_divisor(b_, type, known.uniform);
 }
 
 void Evaluator::uniforms(const std::vector<ValueId>& ids, std::uint16_t within, bool early, const Values& addresses,
@@ -225,8 +235,14 @@ Value* Evaluator::compute(const Instr& instr, const Group& group, const Environm
     case Prim::gather:
       return accesses_.gather(instr.index, group.addresses[instr.index], this->vector(env, instr.a, vector), group.span,
                               vector);
-    default: return lower(instr, env, vector, false);
+    case Prim::div:
+    case Prim::rem:
+      if (const auto& divisor = env.values[instr.b].integer_divisor)
+        return divide_by_uniform(b_, instr.type, this->vector(env, instr.a, vector), *divisor, instr.prim == Prim::rem);
+      break;
+    default: break;
   }
+  return lower(instr, env, vector, false);
 }
 
 std::vector<Values> Evaluator::apply(const Formula& formula, const std::vector<Values>& operands) {

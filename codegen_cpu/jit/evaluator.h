@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "codegen_cpu/jit/accesses.h"
+#include "codegen_cpu/jit/integer_division.h"
 #include "codegen_cpu/jit/spilled_values.h"
 #include "codegen_cpu/jit/uniform_division.h"
 #include "ir/kernel.h"
@@ -21,6 +22,7 @@ struct Known {
   Value* splat = nullptr;
   Values vectors;
   std::optional<UniformDivisor> divisor{};  // set if vectors will be divided by it
+  std::optional<IntegerDivisor> integer_divisor{};
   bool exists() const { return uniform != nullptr || !vectors.empty(); }
 };
 
@@ -40,7 +42,7 @@ struct Group {
 
 class Evaluator {
  public:
-  /// With `prepares_divisors`, vectors are divided by uniform values without a hardware division where
+  /// With `prepares_divisors`, vectors of f32 are divided by uniform values without a hardware division where
   /// profitable.
   Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& kernel, bool prepares_divisors);
 
@@ -67,6 +69,7 @@ class Evaluator {
   void compute_uniform(ValueId id, const Values& addresses, Environment& env);
   Value* operand(const Environment& env, ValueId id, unsigned vector, bool uniform);
   Value* lower(const Instr& instr, const Environment& env, unsigned vector, bool uniform);
+  void prepare(ValueId divisor, Known& known);
   /// Whether a guarded element exists; for a scalar, or a vector.
   Value* is_here(const Instr& instr, const Environment& env, unsigned vector, bool uniform);
   /// Whether one of a vector may, found without looking at lanes; null if that is not known.
@@ -82,7 +85,7 @@ class Evaluator {
   const KernelLines lines_;
   std::vector<std::uint16_t> axes_;
   std::vector<bool> needs_reduction_;
-  std::vector<bool> is_divisor_;  // uniform divisors of f32 vectors
+  std::vector<bool> is_divisor_;  // uniform divisors of vectors, which are prepared
 };
 
 /// The maximum number of simultaneously live vectors.

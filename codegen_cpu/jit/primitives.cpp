@@ -2,6 +2,7 @@
 #include "codegen_cpu/jit/primitives.h"
 
 #include "codegen_cpu/jit/float_remainder.h"
+#include "codegen_cpu/jit/integer_division.h"
 #include "ir/scalar_interpreter.h"
 
 namespace fermata::jit {
@@ -11,48 +12,6 @@ using llvm::Intrinsic::ID;
 
 bool is_signed_integer(DType t) { return info(t).kind == DTypeKind::signed_integer; }
 Value* number(const Value* like, std::uint64_t value) { return CodeBuilder::integer_like(like, value); }
-Value* minus_one(const Value* like) { return llvm::Constant::getAllOnesValue(like->getType()); }
-
-/// The constant in all lanes of an integer, or null.
-const llvm::APInt* integer_constant(const Value* value) {
-  const auto* constant = llvm::dyn_cast<llvm::Constant>(value);
-  if (constant == nullptr) return nullptr;
-  if (value->getType()->isVectorTy()) constant = constant->getSplatValue();
-  const auto* integer = llvm::dyn_cast_or_null<llvm::ConstantInt>(constant);
-  return integer == nullptr ? nullptr : &integer->getValue();
-}
-
-/// Vectors have no integer division, but floats hold quotients of half their width exactly enough: the distance of a
-/// quotient to the next integer is at least 1 / a relative to it, more than the rounding error.
-Value* divide_as_float(CodeBuilder& b, bool is_signed, Value* x, Value* y) {
-  Type* const element = x->getType()->getScalarSizeInBits() <= 16 ? b.getFloatTy() : b.getDoubleTy();
-  Type* const type = llvm::FixedVectorType::get(element, lanes_of(x));
-  if (is_signed) return b.CreateFPToSI(b.CreateFDiv(b.CreateSIToFP(x, type), b.CreateSIToFP(y, type)), x->getType());
-  return b.CreateFPToUI(b.CreateFDiv(b.CreateUIToFP(x, type), b.CreateUIToFP(y, type)), x->getType());
-}
-
-/// Quotient for a divisor that is neither 0 nor, where signed, -1.
-Value* divide_safely(CodeBuilder& b, bool is_signed, Value* x, Value* y) {
-  if (lanes_of(x) > 1 && x->getType()->getScalarSizeInBits() <= 32 && integer_constant(y) == nullptr)
-    return divide_as_float(b, is_signed, x, y);
-  return is_signed ? b.CreateSDiv(x, y) : b.CreateUDiv(x, y);
-}
-
-Value* divide(CodeBuilder& b, DType type, Value* x, Value* y, bool remainder) {
-  const bool is_signed = is_signed_integer(type);
-  Value* const zero = number(x, 0);
-  Value* const by_zero = b.CreateICmpEQ(y, zero);
-  Value* const by_minus_one = is_signed ? b.CreateICmpEQ(y, minus_one(y)) : nullptr;
-  Value* const special = is_signed ? b.CreateOr(by_zero, by_minus_one) : by_zero;
-  Value* const divisor = b.choose(special, number(y, 1), y);
-  Value* quotient = divide_safely(b, is_signed, x, divisor);
-  if (remainder) {  // x rem -1 is 0, as with the divisor 1 that stands in for it
-    Value* const rest = b.CreateSub(x, b.CreateMul(quotient, divisor));
-    return b.choose(by_zero, x, rest);
-  }
-  if (is_signed) quotient = b.choose(by_minus_one, b.CreateNeg(x), quotient);
-  return b.choose(by_zero, zero, quotient);
-}
 
 /// The upper half of a 64-bit product from 32-bit halves: vectors have no 128-bit product.
 Value* multiply_high_64(CodeBuilder& b, Value* x, Value* y) {
@@ -115,8 +74,8 @@ Value* lower_integer(CodeBuilder& b, Prim prim, DType type, Value* x, Value* y) 
     case Prim::add: return b.CreateAdd(x, y);
     case Prim::sub: return b.CreateSub(x, y);
     case Prim::mul: return b.CreateMul(x, y);
-    case Prim::div: return divide(b, type, x, y, false);
-    case Prim::rem: return divide(b, type, x, y, true);
+    case Prim::div: return divide_integers(b, type, x, y, false);
+    case Prim::rem: return divide_integers(b, type, x, y, true);
     case Prim::mul_high: return multiply_high(b, type, x, y);
     case Prim::neg: return b.CreateNeg(x);
     case Prim::abs: return is_signed ? b.choose(b.CreateICmpSLT(x, number(x, 0)), b.CreateNeg(x), x) : x;
