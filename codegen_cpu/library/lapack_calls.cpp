@@ -2,13 +2,23 @@
 #ifdef FERMATA_LAPACK_FOUND
 #include "codegen_cpu/library/lapack_calls.h"
 
+#include <cstdlib>
 #include <mutex>
+#include <string_view>
 
 #include "ir/error.h"
 #include "ir/fork.h"
+#include "runtime/environment.h"
 
-/// How OpenBLAS was built: 0 for one thread. Null with another library.
-extern "C" int openblas_get_parallel() __attribute__((weak));
+// Of OpenBLAS; null with another library, or one that is built for a single processor.
+extern "C" {
+/// How it was built: 0 for one thread.
+int openblas_get_parallel() __attribute__((weak));
+/// The processor that it has kernels of; the choice of it, and the end of that.
+const char* gotoblas_corename() __attribute__((weak));
+void gotoblas_dynamic_init() __attribute__((weak));
+void gotoblas_dynamic_quit() __attribute__((weak));
+}
 
 namespace fermata::lapack {
 namespace {
@@ -19,6 +29,25 @@ bool is_for_one_thread() {
   static const bool is = openblas_get_parallel != nullptr && openblas_get_parallel() == 0;
   return is;
 }
+
+/// A processor that is newer than OpenBLAS is one of 2004 to it ("Prescott"): those kernels are several times slower
+/// than the processor, and multiply by zero what nobody has written, so that a NaN of an earlier call makes eigenvalues
+/// fail (0.3.21). It chooses again then, among those of what the processor has. While the library is loaded, because a
+/// change of the environment is seen by all threads.
+[[maybe_unused]] const bool is_core_chosen = [] {
+  constexpr const char* kChoice = "OPENBLAS_CORETYPE";
+  if (gotoblas_corename == nullptr || gotoblas_dynamic_init == nullptr || gotoblas_dynamic_quit == nullptr)
+    return false;
+  if (std::string_view(gotoblas_corename()) != "Prescott" || environment_variable(kChoice) != nullptr) return false;
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return false;
+  const bool has_avx512 =
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (setenv(kChoice, has_avx512 ? "SkylakeX" : "Haswell", 0) != 0) return false;
+  gotoblas_dynamic_quit();
+  gotoblas_dynamic_init();
+  unsetenv(kChoice);
+  return true;
+}();
 
 }  // namespace
 
