@@ -16,13 +16,23 @@ GraphNode copy_of(const Graph& g, ValueId v) {
   return copy;
 }
 
-/// The computed value whose buffer, which is dense, has the elements of `v` in their order.
-ValueId value_in_order(const Graph& g, ValueId v) {
-  ValueId base = v;
-  while (traits(g.nodes[base].op).keeps_order) base = g.nodes[base].operands[0].value;
-  const bool is_computed = g.nodes[base].op != Op::input && !is_view(g.nodes[base].op);
-  return is_computed ? base : v;
+/// What a value is a view of that has the same elements in the same order.
+ValueId source_in_order(const Graph& g, ValueId v) {
+  while (traits(g.nodes[v].op).keeps_order) v = g.nodes[v].operands[0].value;
+  return v;
 }
+bool costs_nothing(Op op) { return traits(op).cost == Cost::nothing; }
+/// Whether a buffer, which is dense, has the elements of `v` in their order.
+bool is_computed_in_order(const Graph& g, ValueId v) {
+  const Op op = g.nodes[source_in_order(g, v)].op;
+  return op != Op::input && !is_view(op);
+}
+/// Whether a copy of it is the same buffer as well.
+bool is_stored_in_order(const Graph& g, ValueId v) {
+  return is_computed_in_order(g, v) && !costs_nothing(g.nodes[source_in_order(g, v)].op);
+}
+/// The computed value whose buffer that is.
+ValueId value_in_order(const Graph& g, ValueId v) { return is_computed_in_order(g, v) ? source_in_order(g, v) : v; }
 
 /// Of what its operand is a reshape of, if it is one: only the last shape counts.
 void keep_reshape(Rewriter& to, const Graph& from, ValueId v) {
@@ -32,8 +42,6 @@ void keep_reshape(Rewriter& to, const Graph& from, ValueId v) {
   to.keep(v);
   to.redirect(operand, shown);
 }
-
-bool costs_nothing(Op op) { return traits(op).cost == Cost::nothing; }
 
 }  // namespace
 
@@ -54,9 +62,11 @@ bool materialize(Program& program) {
     }
     if (n.op == Op::reshape) {
       keep_reshape(to, from, v);
-      continue;
+    } else if (n.op == Op::copy && is_stored_in_order(to.graph(), to.moved(n.operands[0].value))) {
+      to.redirect(v, to.moved(n.operands[0].value));
+    } else {
+      to.keep(v);
     }
-    to.keep(v);
   }
   std::vector<bool> taken(to.graph().nodes.size() + from.outputs.size(), false);
   program.output_records.clear();

@@ -11,6 +11,7 @@
 #include "ir/custom_op.h"
 #include "ir/error.h"
 #include "ir/op_traits.h"
+#include "ir/view.h"
 #include "runtime/distributed_value.h"
 
 namespace fermata {
@@ -150,10 +151,47 @@ void Walk::add_outputs(bool roots_only) {
       recomputes = recomputes || (!wanted && tape > 0);
       if (wanted && is_vast_view(*n)) wanted = false, leaves_views = true;
     }
+    if (wanted && !roots_only && is_view(n->op) && add_view(i)) continue;
     if (wanted) outputs.push_back(i), key.push_back(i);
   }
   if (recomputes) add_recompute_inputs(key_begin);
   if (leaves_views) add_sources_of_views(key_begin);
+}
+
+/// Lists a view if what it is a view of has a buffer, which it can show as it is. False if it has to be computed.
+bool Walk::add_view(std::uint32_t number) {
+  if (has_distributed || has_boxed) return false;  // what is divided among processes is not in one buffer
+  chain_.clear();
+  const ShownView* below = nullptr;
+  std::uint32_t at = number;
+  while (order[at].storage == nullptr && is_view(order[at].node->op)) {
+    const auto known = std::ranges::lower_bound(views, at, {}, &ShownView::view);
+    if (known != views.end() && known->view == at) {
+      below = &*known;
+      break;
+    }
+    chain_.push_back(at), at = operands[first_operand[at]];
+  }
+  const Node& first = *order[at].node;
+  ShownView shown{.view = number, .source = at, .strides = dense_strides(first.sizes()), .offset = 0};
+  Shape sizes(first.sizes());
+  if (below != nullptr) {
+    shown.source = below->source, shown.strides = below->strides, shown.offset = below->offset;
+  } else if (const Storage* const storage = order[at].storage; storage == nullptr) {
+    if (!std::ranges::binary_search(outputs, at)) return false;
+  } else if (storage->data == nullptr) {
+    return false;
+  } else if (!first.is_dense_leaf()) {
+    shown.strides = first.extra->strides, shown.offset = first.extra->offset;
+  }
+  for (std::size_t i = chain_.size(); i-- > 0;) {
+    const Node& n = *order[chain_[i]].node;
+    if (!apply_view(n.op, n.stored_attributes(), Shape(n.sizes()), sizes, shown.strides, shown.offset)) return false;
+  }
+  const bool is_dense_value = shown.offset == 0 && is_dense(sizes, shown.strides);
+  if (!is_dense_value && order[number].node->extra == nullptr) return false;
+  views.push_back(std::move(shown));
+  return true;
 }
 
 /// Views that stay pending are derived later from values that exist by then.
@@ -216,6 +254,11 @@ static bool is_readable(const Storage* storage, const Node& reader) {
   has_distributed = has_distributed || distributed_value(storage) != nullptr;
 }
 
+bool Walk::has_roots_only() const {
+  return std::ranges::all_of(outputs, [this](std::uint32_t i) { return order[i].is_root; }) &&
+         std::ranges::all_of(views, [this](const ShownView& v) { return order[v.view].is_root; });
+}
+
 void Walk::run(std::span<Node* const> roots, bool roots_only, const IsLeaf* is_leaf) {
   while (!find_order(roots, is_leaf)) std::this_thread::yield();
   add_outputs(roots_only);
@@ -224,7 +267,7 @@ void Walk::run(std::span<Node* const> roots, bool roots_only, const IsLeaf* is_l
 
 /// False where another thread writes over a leaf: it is about to publish what comes of it.
 bool Walk::find_order(std::span<Node* const> roots, const IsLeaf* is_leaf) {
-  order.clear(), key.clear(), outputs.clear(), operands.clear(), first_operand.clear();
+  order.clear(), key.clear(), outputs.clear(), views.clear(), operands.clear(), first_operand.clear();
   has_boxed = has_effects = has_distributed = false, short_rows_ = 0;
   const auto storage_of = [this](const Node* n) {
     if (visits != nullptr) visits->note(n);

@@ -49,7 +49,14 @@ class Walk {
   };
   GrowableArray<Entry> order;  // operands before users
   GrowableArray<std::uint32_t> key;
-  std::vector<std::uint32_t> outputs;          // numbers in `order`
+  std::vector<std::uint32_t> outputs;  // numbers in `order`
+  /// A view that would be an output, of a value that has a buffer then: it shows a part of that and is not computed.
+  struct ShownView {
+    std::uint32_t view, source;  // numbers in `order`; the source is an output or a leaf
+    Shape strides;
+    std::int64_t offset;  // in elements of the source's buffer
+  };
+  std::vector<ShownView> views;
   GrowableArray<std::uint32_t> operands;       // numbers of all operands, node by node; kScalarOperand for host scalars
   GrowableArray<std::uint32_t> first_operand;  // per entry: the index of its first operand
 
@@ -65,11 +72,13 @@ class Walk {
   /// Walks the pending nodes under the roots, which are of one backend. Outputs are the roots and, unless `roots_only`,
   /// every value that a handle still names or that a node outside this graph reads. Of the values that only autograd
   /// needs, those that cost more to recompute than to keep are outputs, and the others are recomputed from them
-  /// (docs/adr/003). A node for which `is_leaf` returns true is treated as a leaf: a value that exists before the graph
-  /// runs, dense and row-major.
+  /// (docs/adr/003). Views of values that have a buffer are listed apart, unless `roots_only`. A node for which
+  /// `is_leaf` returns true is treated as a leaf: a value that exists before the graph runs, dense and row-major.
   using IsLeaf = FunctionRef<bool(const Node*)>;
   /// Waits for other threads that overwrite leaves; throws OutOfMemoryError FM3003 if such a write has failed.
   void run(std::span<Node* const> roots, bool roots_only = false, const IsLeaf* is_leaf = nullptr);
+  /// Whether outputs and views are all roots.
+  bool has_roots_only() const;
   /// The key without what only the choice of kernels depends on.
   std::span<const std::uint32_t> structure() const { return {key.begin(), key.size() - 1}; }
 
@@ -95,12 +104,14 @@ class Walk {
   void add_outputs(bool roots_only);
   void add_recompute_inputs(std::size_t key_begin);
   void add_sources_of_views(std::size_t key_begin);
+  bool add_view(std::uint32_t number);
   struct Visit {
     Node* node;
     bool operands_listed;  // its pending operands are on the stack above it
   };
   GrowableArray<Visit> stack_;
-  std::uint32_t short_rows_ = 0;  // of the leaves so far
+  std::vector<std::uint32_t> chain_;  // of views, the last one first
+  std::uint32_t short_rows_ = 0;      // of the leaves so far
 };
 
 }  // namespace fermata

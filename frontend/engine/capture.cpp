@@ -261,8 +261,8 @@ std::unique_ptr<NodeExtra> make_extra(Op op, const TensorType& type, std::span<c
                                       const Attributes& attributes) {
   const bool attributes_inside = !attributes.integers.empty() && family(op) != Family::reduce;
   if (type.shape.rank() <= Node::kInlineRank && !attributes_inside && attributes.scalars.empty() &&
-      tensors.size() <= Node::kInlineInputs && attributes.subgraphs == nullptr)
-    return nullptr;
+      tensors.size() <= Node::kInlineInputs && attributes.subgraphs == nullptr && op != Op::broadcast_to)
+    return nullptr;  // a stretched value has strides one day
   auto extra = std::make_unique<NodeExtra>();
   if (type.shape.rank() > Node::kInlineRank) extra->sizes = type.shape;
   if (attributes_inside) extra->attributes.assign(attributes.integers.begin(), attributes.integers.end());

@@ -21,6 +21,7 @@
 #include "frontend/engine/interpreter.h"
 #include "frontend/engine/pending_bound.h"
 #include "frontend/engine/profiled_plans.h"
+#include "frontend/engine/shown_views.h"
 #include "frontend/engine/takeovers.h"
 #include "frontend/engine/value_checks.h"
 #include "ir/custom_op.h"
@@ -297,6 +298,7 @@ bool Player::claim(Claims& claims) {
     return true;
   claimed_.clear();
   for (const std::uint32_t i : walk_.outputs) claimed_.push_back(walk_.order[i].node);
+  for (const Walk::ShownView& v : walk_.views) claimed_.push_back(walk_.order[v.view].node);
   for (const Walk::Entry& e : walk_.order)
     if (is_once && e.storage == nullptr && (is_boxed(e.node->op) || effect_of(e.node->op) == Effect::effect))
       claimed_.push_back(e.node);
@@ -319,11 +321,13 @@ bool Player::play_effects_first(std::span<Node* const> roots) {
 void Player::compute(std::span<Node* const> roots, Claims& claims) {
   for (bool is_claimed = false; !is_claimed;) {
     walk_.run(roots);
-    if (walk_.outputs.empty()) return;  // another thread has computed all of it
+    if (walk_.outputs.empty() && walk_.views.empty()) return;  // another thread has computed all of it
     if (walk_.has_distributed || walk_.has_boxed) [[unlikely]]
       if (play_effects_first(roots)) continue;
     is_claimed = claim(claims);
   }
+  show_views(walk_, ViewsOf::leaves, published_);  // before a plan takes what only they refer to for a result
+  if (walk_.outputs.empty()) return;
   results_.resize(walk_.outputs.size());
   if (walk_.has_distributed || walk_.has_boxed) [[unlikely]]
     if (is_partitioned(walk_)) return run_partitioned(walk_, results_);
@@ -419,14 +423,10 @@ void Player::make_few_calls(const char* reason) {
 }
 
 void Player::publish() {
-  bool roots_only = true;
-  for (std::size_t i = 0; i < results_.size(); ++i) {
-    const Walk::Entry& entry = walk_.order[walk_.outputs[i]];
-    publish(entry.node, results_[i]);
-    roots_only = roots_only && entry.is_root;
-  }
+  for (std::size_t i = 0; i < results_.size(); ++i) publish(walk_.order[walk_.outputs[i]].node, results_[i]);
   results_.clear();
-  cut_published(roots_only);
+  show_views(walk_, ViewsOf::outputs, published_);
+  cut_published(walk_.has_roots_only());
 }
 
 /// Unless another thread was first.

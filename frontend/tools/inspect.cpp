@@ -36,6 +36,8 @@ Graph pending_graph(const std::vector<Tensor>& tensors) {
   Walk walk;
   walk.run(roots);
   Graph graph = import_graph(walk);
+  for (const Walk::ShownView& v : walk.views)  // what they show is there
+    if (std::ranges::find(graph.outputs, v.source) == graph.outputs.end()) graph.outputs.push_back(v.source);
   for (Node* n : roots) {  // a value that is there is its own program
     if (n->pending()) continue;
     GraphNode input;

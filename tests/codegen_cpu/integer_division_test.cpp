@@ -1,5 +1,5 @@
-// Quotients and remainders of integers in vectors, which are computed as floats (codegen_cpu/jit/integer_division.h), are
-// those of the processor's division: by one number for each row, and element by element.
+// Quotients and remainders of integers in vectors, which are computed as floats (codegen_cpu/jit/integer_division.h),
+// are those of the processor's division: by one number for each row, and element by element.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -104,8 +104,8 @@ class IntegerDivision : public testing::TestWithParam<std::string> {
           void* const pointers[] = {dividends.data(), by.data(), quotients.data(), rests.data()};
           const auto rows = static_cast<std::int64_t>(numbers.size());
           const std::int64_t sizes[] = {rows, kColumns}, offsets[4] = {};
-          const std::int64_t strides[] = {kColumns, 1, by_rows ? 1 : kColumns, by_rows ? 0 : 1,
-                                          kColumns, 1, kColumns,               1};
+          const std::int64_t strides[] = {kColumns, 1, by_rows ? 1 : kColumns, by_rows ? 0 : 1, kColumns, 1,
+                                          kColumns, 1};
           executable->launch({pointers, sizes, strides, offsets, nullptr, 0, rows, 0, kColumns});
           for (std::size_t i = 0; i < x.size(); ++i) {
             const std::uint64_t d = y[by_rows ? i / kColumns : i];
