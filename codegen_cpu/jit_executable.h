@@ -21,6 +21,7 @@ struct JitVariant {
   bool wide = false;    // takes twice as long to compile, and runs faster, by a fifth where the program is long
   bool turned = false;  // of turned_kernel() (turned_rows.h)
   bool joined = false;  // of joined_kernel() (joined_rows.h)
+  bool staged = false;  // of staged_kernels() (staged_columns.h)
   auto operator<=>(const JitVariant&) const = default;
 };
 

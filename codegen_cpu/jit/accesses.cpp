@@ -18,45 +18,11 @@ Value* entry(CodeBuilder& b, Value* array, std::size_t index, Type* type) {
   return b.CreateAlignedLoad(type, b.element(type, array, index), llvm::Align(8));
 }
 
-/// A group loads several cache lines at once and then computes for a while, which the processor's own prefetching does
-/// not keep up with: a chain of ten operations on memory took 1.6 times as long as a copy, and as long with prefetches.
-/// Shorter programs gain nothing and would pay with load slots, unless they read rows between writing others (rms_norm:
-/// 0.85).
-constexpr std::size_t kLeastOperations = 8;
-/// Bytes that are asked for ahead, of all arrays that are read together: beyond the end of a page, where processors
-/// stop by themselves, but few of each of many. Of one array on Zen 5, 16M: chain10_cheap takes 2.54 ms with 1024, 2.22
-/// with 8192, sum_chain10 1.87 and 1.38; adam, which reads four, 6.74 with 1024, 6.95 with 8192.
-constexpr std::int64_t kPrefetchBytes = 8192, kLeastPrefetchDistance = 1024;
-/// Bytes of a row that stays in the second-level cache until it is used.
-constexpr std::int64_t kShortRow = 256 << 10;
-
-bool is_worth_prefetching(const Kernel& kernel) {
-  const std::uint16_t along = static_cast<std::uint16_t>(1u << (kernel.rank - 1u));
-  if (kernel.is_row_kernel() &&
-      std::ranges::any_of(kernel.stores, [&](const Store& s) { return (kernel.accesses[s.access].axes & along) != 0; }))
-    return true;
-  const auto& instrs = kernel.program.instrs();
-  return static_cast<std::size_t>(std::ranges::count_if(instrs, [](const Instr& instr) {
-           return instr.prim != Prim::constant && instr.prim != Prim::scalar && instr.prim != Prim::input;
-         })) >= kLeastOperations;
-}
-
-std::int64_t prefetch_distance(const Kernel& kernel) {
-  std::vector<bool> is_read(kernel.accesses.size());
-  for (const Instr& instr : kernel.program.instrs())
-    if (instr.prim == Prim::input) is_read[instr.index] = true;
-  const std::int64_t arrays = std::max<std::int64_t>(1, std::ranges::count(is_read, true));
-  return std::max(kPrefetchBytes / arrays / 64 * 64, kLeastPrefetchDistance);
-}
-
 }  // namespace
 
 Accesses::Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch, bool may_prefetch)
-    : b_(b),
-      kernel_(kernel),
-      prefetches_(may_prefetch && is_worth_prefetching(kernel)),
-      prefetch_distance_(prefetch_distance(kernel)),
-      turned_(kernel.accesses.size()) {
+    : b_(b), kernel_(kernel), turned_(kernel.accesses.size()) {
+  plan_prefetches(may_prefetch);
   Type* const pointer = b.getPtrTy();
   Value* const pointers = field(b, launch, offsetof(KernelLaunch, pointers), pointer);
   Value* const sizes = field(b, launch, offsetof(KernelLaunch, sizes), pointer);
@@ -235,10 +201,13 @@ Value* Accesses::load(unsigned access, Value* address, const Span& span, unsigne
   const std::int64_t in_tile = tile_columns_ * static_cast<std::int64_t>(byte_size(dtype));
   // Zen 4 and 5 do not fetch ahead of masked loads: sum(a * r) over rows of 64 takes 8 times as long then.
   const bool is_masked = !span.masks.empty() && b_.isa().masks && (kernel_.reduced == 0 || kernel_.is_row_kernel());
-  if (adjacent && !turned_[access] && !kernel_.accesses[access].gathered && !kernel_.accesses[access].guarded &&
-      (in_tile != 0 || prefetches_ || is_masked))
+  const bool may_prefetch =
+      adjacent && !turned_[access] && !kernel_.accesses[access].gathered && !kernel_.accesses[access].guarded;
+  if (may_prefetch && (in_tile != 0 || prefetches_ || is_masked))
     prefetch(b_.element(b_.getInt8Ty(), first, static_cast<std::uint64_t>(in_tile != 0 ? in_tile : prefetch_distance_)),
              byte_size(dtype) * b_.lanes());
+  else if (may_prefetch && !steps_ahead_.empty() && steps_ahead_[access] != nullptr)
+    prefetch(move(first, steps_ahead_[access]), byte_size(dtype) * b_.lanes());
   if (adjacent && span.masks.empty()) {
     memory = b_.CreateAlignedLoad(type, first, align);
   } else if (asks_for_whole_vectors(access, span)) {
@@ -374,27 +343,6 @@ Values Accesses::every_other_masks(Value* count) const {
   Value* const elements =
       count == nullptr ? b_.i64(2 * b_.lanes() - 1) : b_.CreateSub(b_.CreateShl(count, 1), b_.i64(1));
   return b_.masks_below(b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, elements, b_.i64(0)), 2);
-}
-
-void Accesses::prefetch(Value* first, std::uint64_t bytes) const {
-  for (std::uint64_t line = 0; line < bytes; line += 64) {
-    Value* const ahead = b_.element(b_.getInt8Ty(), first, line);
-    b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {ahead->getType()},
-                       {ahead, b_.getInt32(0), b_.getInt32(3), b_.getInt32(1)});  // a read, to keep, of data
-  }
-}
-
-void Accesses::prefetch_next(unsigned axis, const Values& addresses, const Span& span, unsigned vectors) const {
-  for (const Instr& instr : kernel_.program.instrs()) {
-    if (instr.prim != Prim::input) continue;
-    const unsigned a = instr.index;
-    const Access& access = kernel_.accesses[a];
-    if (stride(a, axis) == nullptr || !access.unit_stride || !along_vector_axis(a)) continue;
-    const auto bytes = static_cast<std::int64_t>(byte_size(access.dtype));
-    Value* const is_short = b_.CreateICmpSLE(sizes_[vector_axis()], b_.i64(kShortRow / bytes));
-    Value* const next = element_address(a, move(addresses[a], stride(a, axis)), span, 0);
-    prefetch(b_.CreateSelect(is_short, next, addresses[a]), vectors * b_.lanes() * static_cast<std::uint64_t>(bytes));
-  }
 }
 
 Value* Accesses::bounce() const {

@@ -106,6 +106,9 @@ class Accesses {
   /// Contiguous accesses are read in tiles of `columns` columns, side by side; enables prefetching of the next tile.
   void set_tile_columns(std::int64_t columns) { tile_columns_ = columns; }
 
+  /// Loads prefetch what they will read so many steps along an axis later, where they vary along it, and nothing else.
+  /// To be called at the entry.
+  void prefetch_steps(unsigned axis, std::int64_t steps);
   /// Prefetches the lanes of a span in the next row, one step along `axis`, for all accesses that are contiguous along
   /// the vector axis. Rows too long to stay in the cache are not prefetched.
   void prefetch_next(unsigned axis, const Values& addresses, const Span& span, unsigned vectors) const;
@@ -126,6 +129,7 @@ class Accesses {
   Value* count_of(const Span& span, unsigned vector) const;
   /// A stack buffer for one vector, for accesses without masked instructions.
   Value* bounce() const;
+  void plan_prefetches(bool may_prefetch);
   void prefetch(Value* first, std::uint64_t bytes) const;
   Value* distance(unsigned access, Value* address) const;
   Value* as_offset(unsigned access, Value* distance) const;
@@ -155,8 +159,9 @@ class Accesses {
   Values sizes_, scalars_, origin_;
   Value* failure_ = nullptr;     // of the launch, if it may fail
   std::vector<Value*> strides_;  // [access][axis], null if the access does not vary
-  const bool prefetches_;
-  const std::int64_t prefetch_distance_;
+  bool prefetches_ = false;      // along the vector axis, so many bytes
+  std::int64_t prefetch_distance_ = 0;
+  std::vector<Value*> steps_ahead_;  // of accesses: the distance of what is prefetched, null for nothing
   std::int64_t tile_columns_ = 0;
   Values lane_distances_;     // per access along the vector axis: lane * stride
   std::vector<bool> turned_;  // per access

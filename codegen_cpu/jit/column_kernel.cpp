@@ -16,6 +16,9 @@ constexpr unsigned kMostTurnedLanes = 32, kMostTurnedStates = 128;
 /// most so many columns: their cache lines are read side by side, and stay in the L1 cache until the next steps.
 constexpr std::int64_t kTileSteps = 16, kMostTileColumns = 64;
 
+/// No processor foresees lines so far from each other.
+constexpr std::int64_t kStepsAhead = 8;
+
 class ColumnKernel {
  public:
   explicit ColumnKernel(Emission& e);
@@ -79,6 +82,7 @@ ColumnKernel::ColumnKernel(Emission& e) : e_(e), b_(e.b), operands_(turned_opera
   blocks_.push_back(e.accesses.block_digit(axes.back(), kColumnBlock));
   inner_axis_ = axes.back();
   inner_ = e.accesses.axis_digit(inner_axis_);
+  if (!e.turned) e.accesses.prefetch_steps(inner_axis_, kStepsAhead);
   passes_ = e.product(outer_);
   total_ = e.product(blocks_);
   if (e.turned) {

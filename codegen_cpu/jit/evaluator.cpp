@@ -24,6 +24,9 @@ const KeptValue* kept_value(const Environment& env, ValueId id) {
   return at == env.read->end() ? nullptr : &*at;
 }
 
+/// Comparisons of a formula that is computed for several vectors side by side.
+constexpr std::ptrdiff_t kMostMasksBeside = 2;
+
 }  // namespace
 
 Evaluator::Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& kernel, bool prepares_divisors)
@@ -247,19 +250,24 @@ Value* Evaluator::compute(const Instr& instr, const Group& group, const Environm
 
 std::vector<Values> Evaluator::apply(const Formula& formula, const std::vector<Values>& operands) {
   std::vector<Values> values(operands.size(), Values(formula.program.size()));
-  for (ValueId i = 0; i < formula.program.size(); ++i) {
+  const auto compute = [&](ValueId i, std::size_t set) {
     const Instr& instr = formula.program[i];
-    for (std::size_t set = 0; set < operands.size(); ++set) {
-      const auto at = [&](ValueId id) { return id == kNoValue ? nullptr : values[set][id]; };
-      switch (instr.prim) {
-        case Prim::parameter: values[set][i] = operands[set][instr.index]; break;
-        case Prim::constant: values[set][i] = b_.constant(instr.type, instr.bits, lanes_of(operands[set][0])); break;
-        default:
-          values[set][i] = lower_primitive(b_, instr.prim, instr.type, operand_dtype(formula.program, instr),
-                                           at(instr.a), at(instr.b), at(instr.c));
-      }
+    const auto at = [&](ValueId id) { return id == kNoValue ? nullptr : values[set][id]; };
+    switch (instr.prim) {
+      case Prim::parameter: values[set][i] = operands[set][instr.index]; break;
+      case Prim::constant: values[set][i] = b_.constant(instr.type, instr.bits, lanes_of(operands[set][0])); break;
+      default:
+        values[set][i] = lower_primitive(b_, instr.prim, instr.type, operand_dtype(formula.program, instr), at(instr.a),
+                                         at(instr.b), at(instr.c));
     }
-  }
+  };
+  // Side by side, sets hide each other's latency; but masks of several, of which there are seven registers, are
+  // spilled.
+  const auto masks = std::ranges::count(formula.program.instrs(), DType::boolean, &Instr::type);
+  const std::size_t beside = masks > kMostMasksBeside ? 1 : operands.size();
+  for (std::size_t first = 0; first < operands.size(); first += beside)
+    for (ValueId i = 0; i < formula.program.size(); ++i)
+      for (std::size_t set = first; set < first + beside; ++set) compute(i, set);
   std::vector<Values> results(operands.size());
   for (std::size_t set = 0; set < operands.size(); ++set)
     for (const ValueId id : formula.results) results[set].push_back(values[set][id]);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen_cpu/jit_compiler.h"
+#include "codegen_cpu/staged_columns.h"
 #include "codegen_cpu/turned_rows.h"
 #include "runtime/streaming.h"
 #include "tests/codegen_cpu/kernel_generator.h"
@@ -38,6 +39,17 @@ std::shared_ptr<const Executable> turned_code(const Kernel& kernel, const std::s
   const JitVariant variant{.streamed = 0, .wide = true, .turned = true};
   return turned_executable(
       kernel, executable_from_object(JitCompiler::instance().object_for(*turned, nullptr, target, variant)));
+}
+
+/// Code for the reductions of a kernel, and for its results; null where it is one.
+std::shared_ptr<const Executable> staged_code(const Kernel& kernel, const std::string& target) {
+  const std::optional<StagedKernels> staged = staged_kernels(kernel);
+  if (!staged) return nullptr;
+  verify(staged->reductions), verify(staged->results);
+  const auto code = [&](const Kernel& part) {
+    return executable_from_object(JitCompiler::instance().object_for(part, nullptr, target, {.wide = true}));
+  };
+  return staged_executable(kernel, *staged, code(staged->reductions), code(staged->results));
 }
 
 /// Runs every row as blocks and a merge.
@@ -164,6 +176,44 @@ TEST_P(TurnedRowsFuzz, AgreesWithTheInterpreter) {
   EXPECT_TRUE(count < 100 || turned > 10) << turned;
   EXPECT_TRUE(count < 100 || busy > turned) << busy;
 }
+
+class StagedColumnsFuzz : public testing::TestWithParam<std::string> {};
+
+TEST_P(StagedColumnsFuzz, AgreesWithTheInterpreter) {
+  std::string failure_reason;
+  if (!JitCompiler::instance().available(&failure_reason)) GTEST_SKIP() << failure_reason;
+  if (GetParam() == "avx512" && JitCompiler::target() != "avx512")
+    GTEST_SKIP() << "this machine runs " << JitCompiler::target();
+  unsigned staged = 0, busy = 0;
+  const std::uint64_t first = test::seed_or(1);
+  const int count = test::fuzz_count_or(100);
+  for (int i = 0; i < count; ++i) {
+    const std::uint64_t seed = first + static_cast<std::uint64_t>(i);
+    Random random(seed);
+    test::KernelGenerator generator(random, KernelShape::column, seed % 3 == 0, seed % 3 == 1);
+    const Kernel kernel = generator.kernel();
+    SCOPED_TRACE("FERMATA_SEED=" + std::to_string(seed) + " FERMATA_FUZZ_COUNT=1\n" + to_string(kernel));
+    const auto executable = staged_code(kernel, GetParam());
+    if (executable == nullptr) continue;
+    ++staged;
+    for (int repetition = 0; repetition < 3; ++repetition) {
+      const KernelCase original(kernel, generator.sizes(), random);
+      SCOPED_TRACE("sizes " + to_string(std::span(original.sizes())));
+      KernelCase expected = original, whole = original, pieces = original;
+      interpret(kernel, expected.launch());
+      busy += original.difference(expected).empty() ? 0 : 1;
+      executable->launch(whole.launch());
+      ASSERT_EQ(expected.difference(whole), "");
+      run_in_pieces(*executable, pieces, pieces.launch(), random);
+      ASSERT_EQ(expected.difference(pieces), "");
+    }
+  }
+  EXPECT_TRUE(count < 100 || staged > 10) << staged;
+  EXPECT_TRUE(count < 100 || busy > staged) << busy;
+}
+INSTANTIATE_TEST_SUITE_P(Targets, StagedColumnsFuzz, testing::Values("avx512", "avx2"),
+                         [](const auto& info) { return info.param; });
+
 std::string case_name(const testing::TestParamInfo<JitFuzz::ParamType>& info) {
   const KernelShape shape = std::get<1>(info.param);
   const std::string suffix = shape == KernelShape::map ? "map" : shape == KernelShape::row ? "row" : "column";
