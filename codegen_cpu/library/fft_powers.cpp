@@ -2,9 +2,11 @@
 // parts (Sorensen et al., IEEE TASSP 35, 1987). An inverse one is the transform with both parts exchanged.
 #include "codegen_cpu/library/fft_powers.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -105,14 +107,34 @@ std::shared_ptr<const Transform> transform_of(std::int64_t n) {
   return kept[n] = std::make_shared<const Transform>(n);
 }
 
-/// `width` floats for each element, from or to a line with a stride of its own.
-void gather_line(const float* from, std::int64_t stride, std::int64_t count, std::int64_t width, float* to) {
-  for (std::int64_t i = 0; i < count; ++i)
-    for (std::int64_t c = 0; c < width; ++c) to[i * width + c] = from[i * stride * width + c];
+/// Lines that are neighbors are read and written together: what lies side by side across them is a cache line or two.
+constexpr std::int64_t kLinesBeside = 16, kElementsBeside = 8;
+/// Between the lines of a group, whose elements would meet in the same places of a cache.
+constexpr std::int64_t kBetweenLines = 16;
+
+/// Lines with a stride of their own, of elements of `kWidth` floats; dense, they are `apart` floats from each other.
+struct LineGroup {
+  const std::int64_t* starts;  // in elements
+  std::int64_t lines, stride, count, apart;
+};
+/// Calls `move` with the places of an element there and where it is dense, in tiles.
+template <std::int64_t kWidth, class F> void for_elements(const LineGroup& group, F&& move) {
+  for (std::int64_t first = 0; first < group.count; first += kElementsBeside) {
+    const std::int64_t last = std::min(group.count, first + kElementsBeside);
+    for (std::int64_t l = 0; l < group.lines; ++l)
+      for (std::int64_t i = first; i < last; ++i)
+        move((group.starts[l] + i * group.stride) * kWidth, l * group.apart + i * kWidth);
+  }
 }
-void scatter_line(const float* from, std::int64_t stride, std::int64_t count, std::int64_t width, float* to) {
-  for (std::int64_t i = 0; i < count; ++i)
-    for (std::int64_t c = 0; c < width; ++c) to[i * stride * width + c] = from[i * width + c];
+template <std::int64_t kWidth> void gather_lines(const float* from, const LineGroup& group, float* to) {
+  for_elements<kWidth>(group, [&](std::int64_t there, std::int64_t here) {
+    std::memcpy(to + here, from + there, kWidth * sizeof(float));
+  });
+}
+template <std::int64_t kWidth> void scatter_lines(const float* from, const LineGroup& group, float* to) {
+  for_elements<kWidth>(group, [&](std::int64_t there, std::int64_t here) {
+    std::memcpy(to + there, from + here, kWidth * sizeof(float));
+  });
 }
 
 class Call {
@@ -138,33 +160,46 @@ class Call {
     const LineStarts from(args.inputs[0], axis_), to(args.outputs[0], axis_);
     const std::shared_ptr<const Transform> transform = transform_of(pairs_);
     const double ns = static_cast<double>(pairs_) * (1 + 0.2 * std::log2(static_cast<double>(pairs_)));
-    parallel_for(0, to.count(), ns, [&](std::int64_t begin, std::int64_t end) {
-      const Scratch<float> room(8 * pairs_ + 32);
-      for (std::int64_t line = begin; line < end; ++line)
-        run_line(*transform, in_ + from[line] * in_width_, from.stride(), out_ + to[line] * out_width_, to.stride(),
-                 room.data());
-    });
+    const std::int64_t beside = from.stride() == 1 && to.stride() == 1 ? 1 : kLinesBeside;
+    parallel_for(0, (to.count() + beside - 1) / beside, ns * static_cast<double>(beside),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   const std::int64_t most = 2 * pairs_ + kBetweenLines;  // floats of a line
+                   const Scratch<float> room(4 * pairs_ + 2 * beside * most);
+                   for (std::int64_t group = begin; group < end; ++group)
+                     run_group(*transform, from, to, group * beside, std::min(beside, to.count() - group * beside),
+                               room.data());
+                 });
   }
 
  private:
-  void run_line(const Transform& transform, const float* x, std::int64_t x_stride, float* y, std::int64_t y_stride,
-                float* room) const {
+  void run_group(const Transform& transform, const LineStarts& from, const LineStarts& to, std::int64_t first,
+                 std::int64_t lines, float* room) const {
+    const std::int64_t apart = 2 * pairs_ + kBetweenLines;
+    float *const read = room + 4 * pairs_, *const written = read + lines * apart;
+    std::int64_t starts[kLinesBeside], ends[kLinesBeside];
+    for (std::int64_t l = 0; l < lines; ++l) starts[l] = from[first + l], ends[l] = to[first + l];
+    const LineGroup given{starts, lines, from.stride(), in_size_, apart},
+        wanted{ends, lines, to.stride(), out_size_, apart};
+    if (from.stride() != 1) in_width_ == 2 ? gather_lines<2>(in_, given, read) : gather_lines<1>(in_, given, read);
+    for (std::int64_t l = 0; l < lines; ++l)
+      run_line(transform, from.stride() == 1 ? in_ + starts[l] * in_width_ : read + l * apart,
+               to.stride() == 1 ? out_ + ends[l] * out_width_ : written + l * apart, room);
+    if (to.stride() != 1)
+      out_width_ == 2 ? scatter_lines<2>(written, wanted, out_) : scatter_lines<1>(written, wanted, out_);
+  }
+  void run_line(const Transform& transform, const float* x, float* y, float* room) const {
     const std::int64_t n = pairs_;
     const ComplexLine first{room, room + n}, second{room + 2 * n, room + 3 * n};
-    float *const read = room + 4 * n, *const written = y_stride == 1 ? y : room + 6 * n + 16;
-    if (x_stride != 1) gather_line(x, x_stride, in_size_, in_width_, read);
-    const float* const line = x_stride == 1 ? x : read;
     if (op_ == Op::irfft)
-      kernels().from_real(line, n, transform.real_roots(), first);
+      kernels().from_real(x, n, transform.real_roots(), first);
     else
-      kernels().split_pairs(line, n, first);
+      kernels().split_pairs(x, n, first);
     const ComplexLine z =
         inverse_ ? exchanged(transform.run(exchanged(first), exchanged(second))) : transform.run(first, second);
     if (op_ == Op::rfft)
-      kernels().to_real(z, n, transform.real_roots(), written);
+      kernels().to_real(z, n, transform.real_roots(), y);
     else
-      kernels().join_pairs(z, n, written);
-    if (y_stride != 1) scatter_line(written, y_stride, out_size_, out_width_, y);
+      kernels().join_pairs(z, n, y);
   }
 
   const Op op_;

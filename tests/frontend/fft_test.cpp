@@ -72,7 +72,7 @@ TEST_P(Fourier, LongLines) {
 
 TEST_P(Fourier, LinesDoNotMeet) {
   for (const DType t : {DType::c64, DType::c128})
-    for (const std::int64_t n : {6, 35, 37, 96, 4100}) {
+    for (const std::int64_t n : {6, 35, 37, 96, 128, 129, 4100}) {
       SCOPED_TRACE(n);
       const Tensor all = random_complex({19, n}, t, 1);
       const Tensor bad = concat({slice(all, 0, 0, 18), full({1, n}, NAN, t)});
@@ -85,6 +85,8 @@ TEST_P(Fourier, LinesDoNotMeet) {
         EXPECT_EQ(at(fft::irfft(bad)), elements(fft::irfft(x)));
         // Along the first axis lines lie side by side.
         EXPECT_EQ(at(transpose(fft::fft(copy(transpose(bad)), {}, 0))), elements(fft::fft(x)));
+        EXPECT_EQ(at(transpose(fft::rfft(copy(transpose(real(bad))), {}, 0))), elements(fft::rfft(real(x))));
+        EXPECT_EQ(at(transpose(fft::irfft(copy(transpose(bad)), {}, 0))), elements(fft::irfft(x)));
       }
     }
 }
