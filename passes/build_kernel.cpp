@@ -31,6 +31,7 @@ struct SymbolicAccess {
   DType dtype;
   Half half;  // of a complex value there are two accesses, the real parts first
   bool gathered = false, guarded = false;
+  std::uint16_t first_unit_axis = 0;  // elements along axes before it have other parts of a whole between them
 };
 
 class KernelBuilder {
@@ -397,6 +398,8 @@ class KernelBuilder {
       if (const Part part = part_of(program_, v); part.whole != kNoValue)
         for (AxisMap& a : map.axes) a.whole = a.whole && a.axis != static_cast<std::int8_t>(part.axis);
       const std::size_t access = add_accesses(KernelSource::Kind::store, v, map);
+      for (std::size_t half = access; half < accesses_.size(); ++half)
+        accesses_[half].first_unit_axis = part_of(program_, v).axis;
       const DType dtype = real_dtype(g_.nodes[v].dtype);
       built_.kernel.stores.push_back({static_cast<std::uint16_t>(access), convert(home.result, dtype)});
       if (is_complex(g_.nodes[v].dtype))
@@ -512,7 +515,7 @@ class KernelBuilder {
     int inner = run.last;
     while (inner > run.first && is_one(static_cast<unsigned>(inner))) --inner;
     const int axis = axis_of(a, static_cast<unsigned>(inner));
-    if (axis < 0 || !a.map.axes[static_cast<std::size_t>(inner)].unit) return out;
+    if (axis < a.first_unit_axis || !a.map.axes[static_cast<std::size_t>(inner)].unit) return out;
     if (has_channels_last(a)) {
       out.unit_stride = axis == 1;
       return out;

@@ -11,8 +11,11 @@
 namespace fermata {
 namespace {
 
-/// Shorter runs of elements leave the vectors of a kernel nearly empty; a copy moves them as blocks.
-constexpr std::int64_t kShortestRun = 256;  // bytes
+/// Shorter runs of elements are not whole cache lines: lines are written once only where one kernel stores all parts,
+/// as many as processors follow, or where they stay in the second-level cache until all parts are there. To write them
+/// twice costs no more than parts of their own.
+constexpr std::int64_t kShortestRun = 64, kSmallResult = 1 << 20;  // bytes
+constexpr std::size_t kMostShortParts = 8, kFewParts = 2;
 
 class PartPlaces {
  public:
@@ -31,10 +34,14 @@ class PartPlaces {
       const GraphNode& n = g_.nodes[v];
       if (n.op != Op::concat || p_.choices[v].form != Form::call || is_channels_last(p_, v)) continue;
       const auto axis = static_cast<std::uint16_t>(attributes_of<ops::Concat>(n).axis.value);
-      for (std::uint32_t k = 0; k < n.operands.size(); ++k)
-        if (const ValueId part = stored_value(n.operands[k].value, axis);
-            may_be_part(part, n.operands[k].value, v, axis))
-          p_.parts[part] = {v, k, axis, part != n.operands[k].value}, found = true;
+      const bool takes_short_runs =
+          n.operands.size() <= kFewParts || bytes_behind(v, 0) <= kSmallResult || is_of_one_kernel(v, axis);
+      for (std::uint32_t k = 0; k < n.operands.size(); ++k) {
+        const ValueId operand = n.operands[k].value, part = stored_value(operand, axis);
+        if (!may_be_part(part, operand, v) || !(takes_short_runs || bytes_behind(operand, axis) >= kShortestRun))
+          continue;
+        p_.parts[part] = {v, k, axis, part != operand}, found = true;
+      }
     }
     if (!found) p_.parts.clear();
     return found;
@@ -48,7 +55,17 @@ class PartPlaces {
     return is_stacked && users_[operand].size() == 1 && !is_output_[operand] ? n.operands[0].value : operand;
   }
 
-  bool may_be_part(ValueId v, ValueId operand, ValueId whole, unsigned axis) const {
+  /// Whether one kernel stores all parts.
+  bool is_of_one_kernel(ValueId whole, unsigned axis) const {
+    const GraphNode& n = g_.nodes[whole];
+    const std::int32_t first = p_.group_of[stored_value(n.operands[0].value, axis)];
+    return n.operands.size() <= kMostShortParts && std::ranges::all_of(n.operands, [&](const GraphOperand& o) {
+             const ValueId part = stored_value(o.value, axis);
+             return p_.group_of[part] == first && may_be_part(part, o.value, whole);
+           });
+  }
+
+  bool may_be_part(ValueId v, ValueId operand, ValueId whole) const {
     const std::int32_t number = p_.group_of[v];
     if (number < 0 || is_output_[v] || g_.nodes[v].dtype != g_.nodes[whole].dtype) return false;
     const Group& group = p_.groups[static_cast<std::size_t>(number)];
@@ -58,14 +75,15 @@ class PartPlaces {
     const ValueId reader = v == operand ? whole : operand;
     const auto is_read_outside = [&](ValueId u) { return u != reader && !is_member(u); };
     return std::ranges::none_of(users_[v], is_read_outside) && std::ranges::count(users_[v], reader) == 1 &&
-           has_long_runs(v, axis) && std::ranges::none_of(group.members, [&](ValueId m) { return is_epilogue(m); });
+           std::ranges::none_of(group.members, [&](ValueId m) { return is_epilogue(m); });
   }
 
-  bool has_long_runs(ValueId v, unsigned axis) const {
+  /// Of the elements along an axis and those behind it.
+  std::int64_t bytes_behind(ValueId v, unsigned axis) const {
     const Shape& shape = g_.nodes[v].shape;
-    auto run = static_cast<std::int64_t>(byte_size(g_.nodes[v].dtype));
-    for (; axis < shape.rank(); ++axis) run *= shape[axis];
-    return run >= kShortestRun;
+    auto bytes = static_cast<std::int64_t>(byte_size(g_.nodes[v].dtype));
+    for (; axis < shape.rank(); ++axis) bytes *= shape[axis];
+    return bytes;
   }
 
   /// Whether a member goes on with the result of a call that can run it on what it has just computed.

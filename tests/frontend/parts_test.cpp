@@ -74,6 +74,48 @@ TEST_F(Parts, OfStacksAreEqual) {
   expect_same_in_every_way([&] { return std::vector{stack({sum(x, {1}), max(x * 2, {1})}, 0)}; });
 }
 
+/// Rows of a part that are shorter than a vector, or a cache line: of 1, 2, ... elements, the other axes changing, too.
+TEST_F(Parts, WithShortRowsAreEqual) {
+  const Tensor small = numbers({50, 3}).sync();
+  EXPECT_THAT(explained([&] { return stack({small * 2, tanh(small), small + 1}, 2); }), Not(HasSubstr("call concat")));
+  EXPECT_THAT(explained([&] { return concat({small * 2, tanh(small)}, 1); }), Not(HasSubstr("call concat")));
+  for (const DType dtype : {DType::f32, DType::u8, DType::f64, DType::c64})
+    for (const Shape& shape : {Shape{700, 1}, Shape{1, 700}, Shape{300, 2}, Shape{90, 3, 1}, Shape{40, 1, 5},
+                               Shape{1, 1, 9}, Shape{30, 7, 2}, Shape{20, 17}, Shape{900}}) {
+      const Tensor x = numbers(shape, dtype), y = numbers(shape, dtype) * 2;
+      const int rank = static_cast<int>(shape.size());
+      for (int axis = 0; axis <= rank; ++axis) {
+        SCOPED_TRACE(to_string(dtype, shape) + ", axis " + std::to_string(axis));
+        expect_same_in_every_way([&] {
+          std::vector<Tensor> results{stack({x + y, x * y}, axis), stack({x + y, y, x * y, x - y, -x}, axis)};
+          if (axis < rank)
+            results.push_back(concat({x + y, x * y, x - y}, axis)), results.push_back(concat({-x, y}, axis));
+          if (is_complex(dtype))
+            for (Tensor& t : results) t = concat({real(t), imag(t)});
+          return results;
+        });
+      }
+    }
+}
+
+TEST_F(Parts, WithShortRowsFollowTheSizesOfAPlan) {
+  const PolicyGuard policy(CompilePolicy::immediate);
+  for (const int axis : {0, 1, 2})
+    for (const std::int64_t n : {1, 2, 3, 700, 8, 5, 64, 1, 31}) {
+      const Tensor x = numbers({axis == 0 ? 40 : n, axis == 0 ? n : 3});
+      const auto program = [&] {
+        const Tensor a = x * 2, b = x + 1, c = x * x;
+        return concat({reshape(stack({a, b, c}, axis), {-1}), reshape(concat({x - 1, x * 3}, 1), {-1})});
+      };
+      std::vector<float> eager;
+      {
+        const ModeGuard guard(Mode::eager);
+        eager = program().to_vector<float>();
+      }
+      EXPECT_EQ(program().to_vector<float>(), eager) << n;
+    }
+}
+
 TEST_F(Parts, AreReadByWhatFollows) {
   const Tensor x = numbers({40, 70}), w = numbers({70, 70});
   expect_same_in_every_way([&] {
