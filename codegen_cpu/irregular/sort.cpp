@@ -56,6 +56,42 @@ double line_cost(std::int64_t size, std::size_t bytes) {
   return static_cast<double>(size) * (size <= kShort ? 12 : 2.0 + 1.5 * static_cast<double>(bytes));
 }
 
+/// Keys of one or two bytes are counted: from so many elements on, which is what it takes to look through the counters.
+template <class K> constexpr bool kIsCounted = sizeof(K) <= 2;
+template <class K> constexpr std::int64_t kLeastCounted = sizeof(K) == 1 ? kShort : 16384;
+
+/// Equal neighbors do not wait for each other's counter where there are several.
+template <class Key> class CountedKeys {
+ public:
+  using K = typename Key::Bits;
+  explicit CountedKeys(K flip) : counts_(kKeys * kTables), flip_(flip) {}
+
+  void sort(const K* from, std::int64_t from_stride, std::int64_t size, K* to, std::int64_t to_stride) {
+    std::fill_n(counts_.data(), counts_.size(), std::int64_t{0});
+    const auto count_one = [&](std::int64_t i, std::int64_t table) {
+      ++counts_[table * kKeys + static_cast<K>(Key::key(from[i * from_stride]) ^ flip_)];
+    };
+    std::int64_t i = 0;
+    for (; i + kTables <= size; i += kTables)
+      for (std::int64_t table = 0; table < kTables; ++table) count_one(i + table, table);
+    for (; i < size; ++i) count_one(i, 0);
+    for (std::int64_t key = 0; key < kKeys; ++key) {
+      std::int64_t count = 0;
+      for (std::int64_t table = 0; table < kTables; ++table) count += counts_[table * kKeys + key];
+      const auto value = Key::bits(static_cast<K>(static_cast<K>(key) ^ flip_));
+      if (to_stride == 1)
+        to = std::fill_n(to, count, value);
+      else
+        for (; count > 0; --count, to += to_stride) *to = value;
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kKeys = std::int64_t{1} << (8 * sizeof(K)), kTables = sizeof(K) == 1 ? 4 : 1;
+  const Scratch<std::int64_t> counts_;
+  const K flip_;
+};
+
 template <class Key> void sort_lines(const CallArgs& args) {
   using K = typename Key::Bits;
   const auto sort = attributes_of<ops::Sort>(args);
@@ -65,6 +101,13 @@ template <class Key> void sort_lines(const CallArgs& args) {
   const std::int64_t size = args.outputs[0].sizes[axis];
   const auto* const x = static_cast<const K*>(args.inputs[0].data);
   auto* const out = static_cast<K*>(args.outputs[0].data);
+  if constexpr (kIsCounted<K>)
+    if (size > kLeastCounted<K>)
+      return parallel_for(0, to.count(), line_cost(size, sizeof(K)), [&](std::int64_t begin, std::int64_t end) {
+        CountedKeys<Key> counted(flip);
+        for (std::int64_t line = begin; line < end; ++line)
+          counted.sort(x + from[line], from.stride(), size, out + to[line], to.stride());
+      });
   parallel_for(0, to.count(), line_cost(size, sizeof(K)), [&](std::int64_t begin, std::int64_t end) {
     const Scratch<K> keys(size), other(size);
     for (std::int64_t line = begin; line < end; ++line) {

@@ -135,6 +135,22 @@ TEST_P(Ordering, SortsLinesOfEveryLength) {
   }
 }
 
+/// Keys of two bytes are counted in long lines, those of one byte in shorter ones, wherever lines lie.
+TEST_P(Ordering, SortsNarrowKeysByCounting) {
+  for (const DType dtype : {DType::i16, DType::u16, DType::f16, DType::bf16, DType::i8, DType::boolean}) {
+    SCOPED_TRACE(name(dtype));
+    for (const std::int64_t size : {16384, 16385, 40001}) expect_sorted(values({size}, dtype, static_cast<int>(size)));
+    const Tensor columns = values({17001, 3}, dtype, 5);
+    for (const bool descending : {false, true}) {
+      const Tensor down = sort(columns, 0, descending), along = sort(copy(columns.mT()), 1, descending);
+      const Doubles got = doubles(copy(down.mT())), wanted = doubles(along);
+      for (std::size_t i = 0; i < wanted.size(); ++i)
+        ASSERT_TRUE(got[i] == wanted[i] || (std::isnan(got[i]) && std::isnan(wanted[i]))) << i;
+      expect_sorted(select(copy(columns.mT()), 0, 1).sync());
+    }
+  }
+}
+
 TEST_P(Ordering, SortsLinesThatThreadsShare) {
   const int threads = thread_count();
   set_thread_count(3);
