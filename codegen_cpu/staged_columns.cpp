@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "codegen_cpu/irregular/positions.h"
+#include "ir/instr_operands.h"
 #include "runtime/streaming.h"
 
 namespace fermata {
@@ -16,11 +17,6 @@ constexpr std::int64_t kFewestSteps = 64;
 constexpr std::size_t kLongestProgram = 80;
 /// Columns that are reduced before their results are written.
 constexpr std::int64_t kMostColumns = 16384;
-
-template <class F> void for_operands(const Instr& instr, F&& f) {
-  for (const ValueId id : {instr.a, instr.b, instr.c})
-    if (id != kNoValue) f(id);
-}
 
 bool is_at_each_point(const Kernel& kernel, const Store& store) {
   return (kernel.accesses[store.access].axes & kernel.reduced) != 0;

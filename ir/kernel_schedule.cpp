@@ -4,6 +4,7 @@
 // happens. Dead values appear nowhere.
 #include <algorithm>
 
+#include "ir/instr_operands.h"
 #include "ir/kernel.h"
 
 namespace fermata {
@@ -17,11 +18,6 @@ struct Scheduler {
   KernelSchedule result{};
   std::vector<int> last_stage{};       // per value: the highest stage of a reduction that it depends on
   std::vector<int> reduction_stage{};  // per reduction
-
-  template <class F> static void for_operands(const Instr& instr, F&& f) {
-    for (const ValueId id : {instr.a, instr.b, instr.c})
-      if (id != kNoValue) f(id);
-  }
 
   /// Without reductions nothing is summed away, so only what no axis at all reaches counts as row level.
   bool is_row_access(const Access& access) const {

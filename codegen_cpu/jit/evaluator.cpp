@@ -5,14 +5,11 @@
 #include <cstddef>
 
 #include "codegen_cpu/jit/primitives.h"
+#include "ir/instr_operands.h"
 
 namespace fermata::jit {
 namespace {
 
-template <class F> void for_operands(const Instr& instr, F&& f) {
-  for (const ValueId id : {instr.a, instr.b, instr.c})
-    if (id != kNoValue) f(id);
-}
 /// The dtype that says which primitive this is: select's first operand is always bool.
 DType operand_dtype(const ScalarProgram& program, const Instr& instr) {
   return program[instr.prim == Prim::select ? instr.b : instr.a].type;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "ir/instr_operands.h"
+
 namespace fermata::jit {
 namespace {
 
@@ -10,11 +12,6 @@ namespace {
 constexpr unsigned kStoreCost = 3, kLoadCost = 2, kLeastSaved = 2;
 /// More are a sign of a program that spills whatever is done.
 constexpr std::size_t kMostKept = 16;
-
-template <class F> void for_operands(const Instr& instr, F&& f) {
-  for (const ValueId id : {instr.a, instr.b, instr.c})
-    if (id != kNoValue) f(id);
-}
 
 /// Per program value: whether it differs from lane to lane.
 std::vector<bool> vector_values(const Kernel& kernel) {
