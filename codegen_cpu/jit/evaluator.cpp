@@ -48,9 +48,8 @@ Evaluator::Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& ker
     });
     const bool divides = instr.prim == Prim::div || instr.prim == Prim::rem;
     if (!divides || !varies_along_vector_axis(instr.a) || varies_along_vector_axis(instr.b)) continue;
-    const bool is_constant = kernel.program[instr.b].prim == Prim::constant;
     if (instr.type == DType::f32 ? prepares_divisors && instr.prim == Prim::div
-                                 : prepares_integer_divisor(instr.type, is_constant))
+                                 : prepares_integer_divisor(kernel.program[instr.b]))
       is_divisor_[instr.b] = true;
   }
 }

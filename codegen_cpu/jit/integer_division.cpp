@@ -1,6 +1,8 @@
 // See integer_division.h.
 #include "codegen_cpu/jit/integer_division.h"
 
+#include <bit>
+
 namespace fermata::jit {
 namespace {
 
@@ -81,7 +83,8 @@ Value* in_hardware(CodeBuilder& b, bool is_signed, Value* x, Value* y, bool rema
 /// For a divisor that is neither 0 nor, where signed, -1.
 Value* divide_safely(CodeBuilder& b, bool is_signed, Value* x, Value* y, bool remainder) {
   const Floats floats{b, is_signed};
-  if (lanes_of(x) == 1 || (bits_of(x) < 64 && integer_constant(y) != nullptr))
+  const llvm::APInt* const constant = integer_constant(y);
+  if (lanes_of(x) == 1 || (constant != nullptr && (bits_of(x) < 64 || constant->isPowerOf2())))
     return in_hardware(b, is_signed, x, y, remainder);
   const auto quotient = [&] { return b.CreateFDiv(floats.from(x), floats.from(y)); };
   if (bits_of(x) < 64) {
@@ -109,10 +112,10 @@ Value* divide_integers(CodeBuilder& b, DType type, Value* x, Value* y, bool rema
   return b.choose(by_zero, zero, result);
 }
 
-bool prepares_integer_divisor(DType type, bool is_constant) {
-  const DTypeKind kind = info(type).kind;
+bool prepares_integer_divisor(const Instr& divisor) {
+  const DTypeKind kind = info(divisor.type).kind;
   if (kind != DTypeKind::signed_integer && kind != DTypeKind::unsigned_integer) return false;
-  return !is_constant || byte_size(type) == 8;
+  return divisor.prim != Prim::constant || (byte_size(divisor.type) == 8 && !std::has_single_bit(divisor.bits));
 }
 
 IntegerDivisor prepare_integer_divisor(CodeBuilder& b, DType type, Value* divisor) {

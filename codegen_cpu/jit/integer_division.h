@@ -5,6 +5,7 @@
 #pragma once
 
 #include "codegen_cpu/jit/code_builder.h"
+#include "ir/scalar_program.h"
 
 namespace fermata::jit {
 
@@ -18,8 +19,9 @@ struct IntegerDivisor {
   Value* is_fit;                // i1; null if all numbers are fit to be divided as floats
 };
 
-/// Whether dividing by it as by an IntegerDivisor is faster: not by constants of few bits, which LLVM multiplies with.
-bool prepares_integer_divisor(DType type, bool is_constant);
+/// Whether dividing by it as by an IntegerDivisor is faster: not by constants of few bits, which LLVM multiplies with,
+/// nor by powers of two, which it shifts by.
+bool prepares_integer_divisor(const Instr& divisor);
 IntegerDivisor prepare_integer_divisor(CodeBuilder& b, DType type, Value* divisor);
 Value* divide_by_uniform(CodeBuilder& b, DType type, Value* x, const IntegerDivisor& by, bool remainder);
 

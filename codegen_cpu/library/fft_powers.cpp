@@ -109,6 +109,8 @@ std::shared_ptr<const Transform> transform_of(std::int64_t n) {
 
 /// Lines that are neighbors are read and written together: what lies side by side across them is a cache line or two.
 constexpr std::int64_t kLinesBeside = 16, kElementsBeside = 8;
+/// Floats of the lines of a group: of long lines there are fewer, so that they stay in a cache.
+constexpr std::int64_t kMostGrouped = std::int64_t{1} << 18;
 /// Between the lines of a group, whose elements would meet in the same places of a cache.
 constexpr std::int64_t kBetweenLines = 16;
 
@@ -160,7 +162,7 @@ class Call {
     const LineStarts from(args.inputs[0], axis_), to(args.outputs[0], axis_);
     const std::shared_ptr<const Transform> transform = transform_of(pairs_);
     const double ns = static_cast<double>(pairs_) * (1 + 0.2 * std::log2(static_cast<double>(pairs_)));
-    const std::int64_t beside = from.stride() == 1 && to.stride() == 1 ? 1 : kLinesBeside;
+    const std::int64_t beside = from.stride() == 1 && to.stride() == 1 ? 1 : lines_beside(to.count());
     parallel_for(0, (to.count() + beside - 1) / beside, ns * static_cast<double>(beside),
                  [&](std::int64_t begin, std::int64_t end) {
                    const std::int64_t most = 2 * pairs_ + kBetweenLines;  // floats of a line
@@ -172,6 +174,11 @@ class Call {
   }
 
  private:
+  /// Every thread gets lines.
+  std::int64_t lines_beside(std::int64_t lines) const {
+    const std::int64_t in_cache = kMostGrouped / (2 * pairs_);
+    return std::clamp<std::int64_t>(std::min(lines / thread_count(), in_cache), 1, kLinesBeside);
+  }
   void run_group(const Transform& transform, const LineStarts& from, const LineStarts& to, std::int64_t first,
                  std::int64_t lines, float* room) const {
     const std::int64_t apart = 2 * pairs_ + kBetweenLines;

@@ -9,6 +9,7 @@
 
 #include "codegen_cpu/jit_compiler.h"
 #include "ir/scalar_interpreter.h"
+#include "tests/codegen_cpu/jit_target.h"
 #include "tests/codegen_cpu/kernel_case.h"
 
 namespace fermata {
@@ -19,10 +20,7 @@ constexpr std::int64_t kColumns = 203;
 class IntegerDivision : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    std::string failure_reason;
-    if (!JitCompiler::instance().available(&failure_reason)) GTEST_SKIP() << failure_reason;
-    if (GetParam() == "avx512" && JitCompiler::target() != "avx512")
-      GTEST_SKIP() << "this machine runs " << JitCompiler::target();
+    if (const std::string why = test::why_not_for(GetParam()); !why.empty()) GTEST_SKIP() << why;
   }
 
   /// Rows of access 0 over those of access 1 (one number each, or one for each element): quotients into access 2,

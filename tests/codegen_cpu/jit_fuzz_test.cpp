@@ -6,6 +6,7 @@
 #include "codegen_cpu/staged_columns.h"
 #include "codegen_cpu/turned_rows.h"
 #include "runtime/streaming.h"
+#include "tests/codegen_cpu/jit_target.h"
 #include "tests/codegen_cpu/kernel_generator.h"
 
 namespace fermata {
@@ -71,10 +72,7 @@ class JitFuzz : public testing::TestWithParam<std::tuple<std::string, KernelShap
 
 TEST_P(JitFuzz, AgreesWithTheInterpreter) {
   const auto& [target, shape] = GetParam();
-  std::string failure_reason;
-  if (!JitCompiler::instance().available(&failure_reason)) GTEST_SKIP() << failure_reason;
-  if (target == "avx512" && JitCompiler::target() != "avx512")
-    GTEST_SKIP() << "this machine runs " << JitCompiler::target();
+  if (const std::string why = test::why_not_for(target); !why.empty()) GTEST_SKIP() << why;
   const std::int64_t threshold = set_stream_threshold(1);
   unsigned streamed = 0;
   unsigned idle = 0, busy = 0;  // runs that change nothing, as with empty axes, prove little
@@ -140,76 +138,57 @@ std::vector<std::int64_t> short_row_sizes(const Kernel& kernel, Random& random) 
   return sizes;
 }
 
+using MakeCode = std::shared_ptr<const Executable> (*)(const Kernel& kernel, const std::string& target);
+using ChooseSizes = std::vector<std::int64_t> (*)(const Kernel& kernel, test::KernelGenerator& generator,
+                                                  Random& random);
+
+/// Compares code that random kernels have only if they fit, whole and in pieces, with the interpreter.
+void compare_code(KernelShape shape, bool may_gather, const std::string& target, MakeCode code, ChooseSizes sizes) {
+  unsigned made = 0, busy = 0;
+  const std::uint64_t first = test::seed_or(1);
+  const int count = test::fuzz_count_or(100);
+  for (int i = 0; i < count; ++i) {
+    const std::uint64_t seed = first + static_cast<std::uint64_t>(i);
+    Random random(seed);
+    test::KernelGenerator generator(random, shape, seed % 3 == 0, may_gather && seed % 3 == 1);
+    const Kernel kernel = generator.kernel();
+    SCOPED_TRACE("FERMATA_SEED=" + std::to_string(seed) + " FERMATA_FUZZ_COUNT=1\n" + to_string(kernel));
+    const auto executable = code(kernel, target);
+    if (executable == nullptr) continue;
+    ++made;
+    for (int repetition = 0; repetition < 3; ++repetition) {
+      const KernelCase original(kernel, sizes(kernel, generator, random), random);
+      SCOPED_TRACE("sizes " + to_string(std::span(original.sizes())));
+      KernelCase expected = original, whole = original, pieces = original;
+      interpret(kernel, expected.launch());
+      busy += original.difference(expected).empty() ? 0 : 1;
+      executable->launch(whole.launch());
+      ASSERT_EQ(expected.difference(whole), "");
+      run_in_pieces(*executable, pieces, pieces.launch(), random);
+      ASSERT_EQ(expected.difference(pieces), "");
+    }
+  }
+  EXPECT_TRUE(count < 100 || made > 10) << made;
+  EXPECT_TRUE(count < 100 || busy > made) << busy;
+}
+
 /// Kernels that reduce rows, and maps.
 class TurnedRowsFuzz : public testing::TestWithParam<std::tuple<std::string, KernelShape>> {};
 
 TEST_P(TurnedRowsFuzz, AgreesWithTheInterpreter) {
   const auto& [target, shape] = GetParam();
-  std::string failure_reason;
-  if (!JitCompiler::instance().available(&failure_reason)) GTEST_SKIP() << failure_reason;
-  if (target == "avx512" && JitCompiler::target() != "avx512")
-    GTEST_SKIP() << "this machine runs " << JitCompiler::target();
-  unsigned turned = 0, busy = 0;
-  const std::uint64_t first = test::seed_or(1);
-  const int count = test::fuzz_count_or(100);
-  for (int i = 0; i < count; ++i) {
-    const std::uint64_t seed = first + static_cast<std::uint64_t>(i);
-    Random random(seed);
-    test::KernelGenerator generator(random, shape, seed % 3 == 0);
-    const Kernel kernel = generator.kernel();
-    SCOPED_TRACE("FERMATA_SEED=" + std::to_string(seed) + " FERMATA_FUZZ_COUNT=1\n" + to_string(kernel));
-    const auto executable = turned_code(kernel, target);
-    if (executable == nullptr) continue;
-    ++turned;
-    for (int repetition = 0; repetition < 3; ++repetition) {
-      const KernelCase original(kernel, short_row_sizes(kernel, random), random);
-      SCOPED_TRACE("sizes " + to_string(std::span(original.sizes())));
-      KernelCase expected = original, whole = original, pieces = original;
-      interpret(kernel, expected.launch());
-      busy += original.difference(expected).empty() ? 0 : 1;
-      executable->launch(whole.launch());
-      ASSERT_EQ(expected.difference(whole), "");
-      run_in_pieces(*executable, pieces, pieces.launch(), random);
-      ASSERT_EQ(expected.difference(pieces), "");
-    }
-  }
-  EXPECT_TRUE(count < 100 || turned > 10) << turned;
-  EXPECT_TRUE(count < 100 || busy > turned) << busy;
+  if (const std::string why = test::why_not_for(target); !why.empty()) GTEST_SKIP() << why;
+  compare_code(shape, false, target, &turned_code, [](const Kernel& kernel, test::KernelGenerator&, Random& random) {
+    return short_row_sizes(kernel, random);
+  });
 }
 
 class StagedColumnsFuzz : public testing::TestWithParam<std::string> {};
 
 TEST_P(StagedColumnsFuzz, AgreesWithTheInterpreter) {
-  std::string failure_reason;
-  if (!JitCompiler::instance().available(&failure_reason)) GTEST_SKIP() << failure_reason;
-  if (GetParam() == "avx512" && JitCompiler::target() != "avx512")
-    GTEST_SKIP() << "this machine runs " << JitCompiler::target();
-  unsigned staged = 0, busy = 0;
-  const std::uint64_t first = test::seed_or(1);
-  const int count = test::fuzz_count_or(100);
-  for (int i = 0; i < count; ++i) {
-    const std::uint64_t seed = first + static_cast<std::uint64_t>(i);
-    Random random(seed);
-    test::KernelGenerator generator(random, KernelShape::column, seed % 3 == 0, seed % 3 == 1);
-    const Kernel kernel = generator.kernel();
-    SCOPED_TRACE("FERMATA_SEED=" + std::to_string(seed) + " FERMATA_FUZZ_COUNT=1\n" + to_string(kernel));
-    const auto executable = staged_code(kernel, GetParam());
-    if (executable == nullptr) continue;
-    ++staged;
-    for (int repetition = 0; repetition < 3; ++repetition) {
-      const KernelCase original(kernel, generator.sizes(), random);
-      SCOPED_TRACE("sizes " + to_string(std::span(original.sizes())));
-      KernelCase expected = original, whole = original, pieces = original;
-      interpret(kernel, expected.launch());
-      busy += original.difference(expected).empty() ? 0 : 1;
-      executable->launch(whole.launch());
-      ASSERT_EQ(expected.difference(whole), "");
-      run_in_pieces(*executable, pieces, pieces.launch(), random);
-      ASSERT_EQ(expected.difference(pieces), "");
-    }
-  }
-  EXPECT_TRUE(count < 100 || staged > 10) << staged;
-  EXPECT_TRUE(count < 100 || busy > staged) << busy;
+  if (const std::string why = test::why_not_for(GetParam()); !why.empty()) GTEST_SKIP() << why;
+  compare_code(KernelShape::column, true, GetParam(), &staged_code,
+               [](const Kernel&, test::KernelGenerator& generator, Random&) { return generator.sizes(); });
 }
 INSTANTIATE_TEST_SUITE_P(Targets, StagedColumnsFuzz, testing::Values("avx512", "avx2"),
                          [](const auto& info) { return info.param; });

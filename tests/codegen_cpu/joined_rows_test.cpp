@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "codegen_cpu/jit_compiler.h"
+#include "tests/codegen_cpu/jit_target.h"
 
 namespace fermata {
 namespace {
@@ -35,10 +36,7 @@ Kernel four_operands(DType dtype, unsigned rank) {
 class JoinedRows : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    std::string reason;
-    if (!JitCompiler::instance().available(&reason)) GTEST_SKIP() << reason;
-    if (GetParam() == "avx512" && JitCompiler::target() != "avx512")
-      GTEST_SKIP() << "this machine runs " << JitCompiler::target();
+    if (const std::string why = test::why_not_for(GetParam()); !why.empty()) GTEST_SKIP() << why;
   }
 };
 INSTANTIATE_TEST_SUITE_P(Targets, JoinedRows, testing::Values("avx512", "avx2"),
