@@ -67,17 +67,18 @@ template <class O> constexpr OpTraits traits_of() {
     require_absolute_axes(op, call);
     return op.infer(call);
   };
-  t.relate = [](const OpArguments& arguments, EqualAxes& axes) { decode<O>(arguments).relate(axes); };
   if constexpr (ViewOp<O>) {
     t.is_view = true;
     t.apply = [](const OpArguments& arguments, const Shape& to, Shape& sizes, Shape& strides, std::int64_t& offset) {
       return decode<O>(arguments).apply(to, sizes, strides, offset);
     };
+  }
+#ifndef FERMATA_INFERENCE_ONLY  // for programs that are compiled (run/CMakeLists.txt)
+  t.relate = [](const OpArguments& arguments, EqualAxes& axes) { decode<O>(arguments).relate(axes); };
+  if constexpr (ViewOp<O>)
     t.axes = [](const OpArguments& arguments, const Shape& to, const Shape& x) {
       return decode<O>(arguments).view_axes(to, x);
     };
-  }
-#ifndef FERMATA_INFERENCE_ONLY  // for programs that are compiled (run/CMakeLists.txt)
   if constexpr (EmittedOp<O>)
     t.emit = [](const OpArguments& arguments, KernelEmitter& emitter) { return decode<O>(arguments).emit(emitter); };
   if constexpr (requires { &O::reference; }) t.reference = &O::reference;

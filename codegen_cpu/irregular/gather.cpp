@@ -301,7 +301,7 @@ template <class T, class Put> bool scatter_by_tables(const PositionReader& index
   return true;
 }
 
-/// Integers wrap at their own width. Signed and unsigned ones have the same bits, so unsigned ones do for both.
+/// Unsigned integers stand for signed ones, too: sums and products have the same bits.
 template <class T> T sum_of(T a, T b) {
   if constexpr (std::is_integral_v<T>)
     return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
@@ -314,9 +314,6 @@ template <class T> T product_of(T a, T b) {
   else
     return a * b;
 }
-template <class T> using WrappingOf =
-    std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
-
 /// -0 where T has one: adding it to -0 gives -0.
 template <class T> T no_sum() {
   if constexpr (std::is_integral_v<T>)
@@ -324,13 +321,6 @@ template <class T> T no_sum() {
   else
     return -T{};
 }
-template <class T> T least() {
-  return std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
-}
-template <class T> T greatest() {
-  return std::numeric_limits<T>::has_infinity ? std::numeric_limits<T>::infinity() : std::numeric_limits<T>::max();
-}
-
 /// What the ops do with two numbers; NaN wins.
 struct Add {
   template <class T> void operator()(T& a, T b) const { a = sum_of(a, b); }
@@ -343,6 +333,11 @@ struct TakeLargest {
 };
 struct TakeSmallest {
   template <class T> void operator()(T& a, T b) const { a = a != a || a < b ? a : b; }
+};
+/// Of integers, the larger one once both are flipped: the sign bit of signed ones, and all bits for the smallest.
+template <class U> struct TakeLargestFlipped {
+  U flip;
+  void operator()(U& a, U b) const { a = static_cast<U>(a ^ flip) > static_cast<U>(b ^ flip) ? a : b; }
 };
 
 template <class T> void replace(const CallArgs& args, const Lanes& lanes) {
@@ -388,16 +383,28 @@ template <class T, class Put> void combine_with(const CallArgs& args, const T* s
   scatter(Lanes(args, view), source, out, put);
 }
 
-/// `out` has the elements of input 0.
+/// Sums and products; false for the other ops. `out` has the elements of input 0.
+template <class T> bool add_or_multiply(const CallArgs& args, const T* source, T* out) {
+  if (args.op == Op::scatter_add) return combine_with<T>(args, source, out, no_sum<T>(), Add()), true;
+  if (args.op == Op::scatter_multiply) return combine_with<T>(args, source, out, T(1), Multiply()), true;
+  return false;
+}
+template <class U> void combine_integers(const CallArgs& args, bool is_signed, const U* source, U* out) {
+  if (add_or_multiply(args, source, out)) return;
+  constexpr auto kAll = static_cast<U>(~U{0}), kSign = static_cast<U>(kAll ^ (kAll >> 1));
+  const auto flip = static_cast<U>((is_signed ? kSign : U{0}) ^ (args.op == Op::scatter_minimum ? kAll : U{0}));
+  combine_with<U>(args, source, out, flip, TakeLargestFlipped<U>{flip});  // the least one is 0 once it is flipped
+}
 template <class T> void combine(const CallArgs& args, const T* source, T* out) {
-  using U = WrappingOf<T>;
-  const auto* const from = reinterpret_cast<const U*>(source);
-  auto* const to = reinterpret_cast<U*>(out);
-  if (args.op == Op::scatter_add) return combine_with<U>(args, from, to, no_sum<U>(), Add());
-  if (args.op == Op::scatter_multiply) return combine_with<U>(args, from, to, U(1), Multiply());
-  if constexpr (std::is_arithmetic_v<T>) {  // complex numbers have no order
-    if (args.op == Op::scatter_maximum) return combine_with<T>(args, source, out, least<T>(), TakeLargest());
-    combine_with<T>(args, source, out, greatest<T>(), TakeSmallest());
+  if constexpr (std::is_integral_v<T>) {
+    using U = std::make_unsigned_t<T>;
+    combine_integers(args, std::is_signed_v<T>, reinterpret_cast<const U*>(source), reinterpret_cast<U*>(out));
+  } else if (!add_or_multiply(args, source, out)) {
+    if constexpr (std::is_floating_point_v<T>) {  // complex numbers have no order
+      constexpr T kInfinity = std::numeric_limits<T>::infinity();
+      if (args.op == Op::scatter_maximum) return combine_with<T>(args, source, out, -kInfinity, TakeLargest());
+      combine_with<T>(args, source, out, kInfinity, TakeSmallest());
+    }
   }
 }
 

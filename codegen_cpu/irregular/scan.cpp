@@ -6,6 +6,7 @@
 // Neighboring lines run side by side where the axis is not the last one. Where grouping does not change the bits, dense
 // lines are scanned in vectors (scan_loops.h).
 #include <algorithm>
+#include <bit>
 #include <complex>
 #include <span>
 
@@ -31,59 +32,56 @@ constexpr std::int64_t kSide = 8;
 /// Elements from one of them to the next in scratch memory: blocks themselves lie a power of two apart.
 constexpr std::int64_t kSideStep = kBlock + 24;
 
-template <class T> using WrappingOf = std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool>,
-                                                         std::make_unsigned<T>, std::type_identity<T>>::type;
-/// Sums and products of signed and unsigned integers have the same bits, so one kernel does for both.
+/// Integers wrap: sums and products of signed and unsigned ones have the same bits, so unsigned ones do for both.
 struct sum_step {
   static constexpr bool kCompares = false;
-  template <class T> using Computes = WrappingOf<T>;
-  template <class T> static T combine(T a, T b) {
-    return static_cast<T>(static_cast<WrappingOf<T>>(a) + static_cast<WrappingOf<T>>(b));
-  }
+  template <class T> static T combine(T a, T b) { return a + b; }
   template <class T> static auto line_of(const ScanLoops<T>& loops) { return loops.sum_line; }
   template <class T> static auto sides_of(const ScanLoops<T>& loops) { return loops.sum_sides; }
 };
 struct prod_step {
   static constexpr bool kCompares = false;
-  template <class T> using Computes = WrappingOf<T>;
-  template <class T> static T combine(T a, T b) {
-    return static_cast<T>(static_cast<WrappingOf<T>>(a) * static_cast<WrappingOf<T>>(b));
-  }
+  template <class T> static T combine(T a, T b) { return a * b; }
   template <class T> static auto line_of(const ScanLoops<T>& loops) { return loops.prod_line; }
   template <class T> static auto sides_of(const ScanLoops<T>& loops) { return loops.prod_sides; }
 };
+/// Of elements that are flipped, for the smallest.
 struct max_step {
-  static constexpr bool kCompares = true;
-  template <class T> using Computes = T;
-  template <class T>
-  requires std::is_arithmetic_v<T>
-  static T combine(T a, T b) { return a != a ? a : a > b ? a : b; }  // b where that is NaN
-  template <class T> static auto line_of(const ScanLoops<T>& loops) { return loops.max_line; }
+  static constexpr bool kCompares = true, kSmallest = false;
+  template <class T> static T combine(T a, T b) { return a != a ? a : a > b ? a : b; }  // b where that is NaN
 };
-struct min_step {
-  static constexpr bool kCompares = true;
-  template <class T> using Computes = T;
-  template <class T>
-  requires std::is_arithmetic_v<T>
-  static T combine(T a, T b) { return a != a ? a : a < b ? a : b; }
-  template <class T> static auto line_of(const ScanLoops<T>& loops) { return loops.min_line; }
+struct min_step : max_step {
+  static constexpr bool kSmallest = true;
 };
 
 /// Elements in memory and what they compute as.
 template <class T> struct Plain {
   using Bits = T;
-  static T load(T bits) { return bits; }
-  static T store(T value) { return value; }
+  T load(T bits) const { return bits; }
+  T store(T value) const { return value; }
 };
+/// Numbers whose larger one is the larger or the smaller element. Signed integers stand for unsigned ones, too.
+template <class T> struct Flipped {
+  using Bits = T;
+  using Mask = std::conditional_t<sizeof(T) == 1, std::uint8_t,
+                                  std::conditional_t<sizeof(T) == 2, std::uint16_t,
+                                                     std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>;
+  Mask flip;
+  T load(T bits) const { return std::bit_cast<T>(static_cast<Mask>(std::bit_cast<Mask>(bits) ^ flip)); }
+  T store(T value) const { return load(value); }
+};
+/// f16 and bf16, flipped or as they are.
 struct Half {
   using Bits = std::uint16_t;
-  static float load(Bits bits) { return widen_float16(bits); }
-  static Bits store(float value) { return narrow_float16(value); }
+  Bits flip = 0;
+  float load(Bits bits) const { return widen_float16(static_cast<Bits>(bits ^ flip)); }
+  Bits store(float value) const { return static_cast<Bits>(narrow_float16(value) ^ flip); }
 };
 struct Brain {
   using Bits = std::uint16_t;
-  static float load(Bits bits) { return widen_bfloat16(bits); }
-  static Bits store(float value) { return narrow_bfloat16(value); }
+  Bits flip = 0;
+  float load(Bits bits) const { return widen_bfloat16(static_cast<Bits>(bits ^ flip)); }
+  Bits store(float value) const { return static_cast<Bits>(narrow_bfloat16(value) ^ flip); }
 };
 
 const ScanLoopTable& scan_loops() {
@@ -96,25 +94,22 @@ const ScanLoopTable& scan_loops() {
   return kScanLoopsBaseline;
 #endif
 }
-/// Whether there are loops over a line, and over lines side by side.
-template <class Step, class T> constexpr bool kHasLine = kHasScanLoops<T> &&
-                                                         (Step::kCompares ? kComparesByLine<T> : kSumsByLine<T>);
-template <class Step, class T> constexpr bool kHasSides = kHasScanLoops<T> && !Step::kCompares && kSumsBySides<T>;
-
 template <class Step, class E> class Scan {
  public:
   using Bits = typename E::Bits;
-  using T = decltype(E::load(Bits{}));
+  using T = decltype(E{}.load(Bits{}));
+  using Line = typename ScanLoops<T>::Line;
 
-  Scan(const CallArgs& args)
-      : axis_(static_cast<unsigned>(attributes_of<ops::Scan>(args).axis.value)),
+  /// `line`, of elements as they are in memory, may be null.
+  Scan(const CallArgs& args, E elements, Line line)
+      : elements_(elements),
+        axis_(static_cast<unsigned>(attributes_of<ops::Scan>(args).axis.value)),
         size_(args.outputs[0].sizes[axis_]),
         from_(args.inputs[0], axis_),
         to_(args.outputs[0], axis_),
         x_(static_cast<const Bits*>(args.inputs[0].data)),
         out_(static_cast<Bits*>(args.outputs[0].data)) {
-    if constexpr (kLines)
-      if (from_.stride() == 1 && to_.stride() == 1) line_ = Step::template line_of<T>(scan_loops());
+    if (from_.stride() == 1 && to_.stride() == 1) line_ = line;
     if constexpr (kSides)
       if (from_.stride() == 1) {
         const ScanLoops<T>& loops = scan_loops();
@@ -155,7 +150,7 @@ template <class Step, class E> class Scan {
 
  private:
   static constexpr bool kIsPlain = std::is_same_v<Bits, T>;
-  static constexpr bool kLines = kIsPlain && kHasLine<Step, T>, kSides = kIsPlain && kHasSides<Step, T>;
+  static constexpr bool kSides = kIsPlain && kHasScanLoops<T> && !Step::kCompares && kSumsBySides<T>;
   static constexpr double kNsPerElement = 0.6;
   static constexpr std::int64_t kColumns = kColumnBytes / static_cast<std::int64_t>(sizeof(T)), kGranule = 64;
   static constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(Bits)), kAhead = 2;
@@ -204,9 +199,11 @@ template <class Step, class E> class Scan {
   void scan_blocks(std::int64_t line, std::int64_t begin, std::int64_t end, const T* before, T* inside) const {
     const Bits* const x = x_ + from_[line];
     Bits* const out = out_ + to_[line];
-    if constexpr (kLines)
+    if constexpr (kIsPlain)
       if (line_ != nullptr) {
-        line_(x + begin * kBlock, out + begin * kBlock, std::min(end * kBlock, size_) - begin * kBlock, before);
+        const T given = before != nullptr ? elements_.store(*before) : T{};
+        line_(x + begin * kBlock, out + begin * kBlock, std::min(end * kBlock, size_) - begin * kBlock,
+              before != nullptr ? &given : nullptr);
         return;
       }
     T total = before != nullptr ? *before : T{};
@@ -227,8 +224,9 @@ template <class Step, class E> class Scan {
     }
   }
   void scan_inside(const Bits* x, std::int64_t length, T* inside) const {
-    inside[0] = E::load(x[0]);
-    for (std::int64_t i = 1; i < length; ++i) inside[i] = Step::combine(inside[i - 1], E::load(x[i * from_.stride()]));
+    inside[0] = elements_.load(x[0]);
+    for (std::int64_t i = 1; i < length; ++i)
+      inside[i] = Step::combine(inside[i - 1], elements_.load(x[i * from_.stride()]));
   }
   /// Whole blocks side by side.
   void scan_inside(const Bits* x, T* inside) const {
@@ -242,19 +240,20 @@ template <class Step, class E> class Scan {
       }
     T sums[kSide];
     for (std::int64_t side = 0; side < kSide; ++side)
-      inside[side * kSideStep] = sums[side] = E::load(x[side * kBlock * from_.stride()]);
+      inside[side * kSideStep] = sums[side] = elements_.load(x[side * kBlock * from_.stride()]);
     for (std::int64_t i = 1; i < kBlock; ++i)
       for (std::int64_t side = 0; side < kSide; ++side)
         inside[side * kSideStep + i] = sums[side] =
-            Step::combine(sums[side], E::load(x[(side * kBlock + i) * from_.stride()]));
+            Step::combine(sums[side], elements_.load(x[(side * kBlock + i) * from_.stride()]));
   }
   void store(const T* inside, std::int64_t length, bool is_first, T before, Bits* out) const {
     if (is_first)
-      for (std::int64_t i = 0; i < length; ++i) out[i * to_.stride()] = E::store(inside[i]);
+      for (std::int64_t i = 0; i < length; ++i) out[i * to_.stride()] = elements_.store(inside[i]);
     else if (to_.stride() == 1)
-      for (std::int64_t i = 0; i < length; ++i) out[i] = E::store(Step::combine(before, inside[i]));
+      for (std::int64_t i = 0; i < length; ++i) out[i] = elements_.store(Step::combine(before, inside[i]));
     else
-      for (std::int64_t i = 0; i < length; ++i) out[i * to_.stride()] = E::store(Step::combine(before, inside[i]));
+      for (std::int64_t i = 0; i < length; ++i)
+        out[i * to_.stride()] = elements_.store(Step::combine(before, inside[i]));
   }
 
   /// One line on all threads: each takes some groups of blocks.
@@ -300,9 +299,9 @@ template <class Step, class E> class Scan {
           __builtin_prefetch(row + kAhead * to_.stride() + j, 1);
         }
       if (adjacent)
-        for (std::int64_t j = 0; j < count; ++j) read[j] = E::load(x[j]);
+        for (std::int64_t j = 0; j < count; ++j) read[j] = elements_.load(x[j]);
       else
-        for (std::int64_t j = 0; j < count; ++j) read[j] = E::load(starts[j][i * from_.stride()]);
+        for (std::int64_t j = 0; j < count; ++j) read[j] = elements_.load(starts[j][i * from_.stride()]);
       if (i % kBlock == 0) {
         for (std::int64_t j = 0; i == kBlock && j < count; ++j) before[j] = inside[j];
         for (std::int64_t j = 0; i > kBlock && j < count; ++j) before[j] = Step::combine(before[j], inside[j]);
@@ -311,30 +310,75 @@ template <class Step, class E> class Scan {
         for (std::int64_t j = 0; j < count; ++j) inside[j] = Step::combine(inside[j], read[j]);
       }
       if (i < kBlock)
-        for (std::int64_t j = 0; j < count; ++j) row[j] = E::store(inside[j]);
+        for (std::int64_t j = 0; j < count; ++j) row[j] = elements_.store(inside[j]);
       else
-        for (std::int64_t j = 0; j < count; ++j) row[j] = E::store(Step::combine(before[j], inside[j]));
+        for (std::int64_t j = 0; j < count; ++j) row[j] = elements_.store(Step::combine(before[j], inside[j]));
     }
   }
 
+  const E elements_;
   unsigned axis_;
   std::int64_t size_;
   LineStarts from_, to_;
   const Bits* x_;
   Bits* out_;
-  typename ScanLoops<T>::Line line_ = nullptr;    // where it gives the bits of the blocks
+  Line line_ = nullptr;                           // where it gives the bits of the blocks
   typename ScanLoops<T>::Sides sides_ = nullptr;  // of dense lines
   std::int64_t side_count_ = kSide;
 };
 
-template <class Step> void scan_rows(const CallArgs& args) {
+template <class Step, class E>
+[[gnu::noinline]] void scan(const CallArgs& args, E elements, typename Scan<Step, E>::Line line = nullptr) {
+  Scan<Step, E>(args, elements, line).run();
+}
+
+template <class Step> void accumulate_rows(const CallArgs& args) {
   const DType dtype = args.inputs[0].dtype;
-  if (dtype == DType::f16) return Scan<Step, Half>(args).run();
-  if (dtype == DType::bf16) return Scan<Step, Brain>(args).run();
+  if (dtype == DType::f16) return scan<Step>(args, Half());
+  if (dtype == DType::bf16) return scan<Step>(args, Brain());
   visit_number(dtype, [&]<class T>() {
-    if constexpr (requires(T x) { Step::combine(x, x); })
-      Scan<Step, Plain<typename Step::template Computes<T>>>(args).run();
+    if constexpr (!std::is_integral_v<T>)
+      scan<Step>(args, Plain<T>());
+    else if constexpr (sizeof(T) == 8)  // the rule `accumulate` knows no others
+      scan<Step>(args, Plain<std::uint64_t>(), Step::template line_of<std::uint64_t>(scan_loops()));
   });
+}
+
+template <class T, bool kSmallest> typename ScanLoops<T>::Line comparing_line() {
+  if constexpr (kHasScanLoops<T> && kComparesByLine<T>) {
+    const ScanLoops<T>& loops = scan_loops();
+    return kSmallest ? loops.min_line : loops.max_line;
+  } else {
+    return nullptr;
+  }
+}
+template <class T> struct ComparedAs
+    : std::conditional_t<std::is_integral_v<T>, std::make_signed<T>, std::type_identity<T>> {};
+template <> struct ComparedAs<bool> : std::type_identity<std::int8_t> {};
+
+template <bool kSmallest> void compare_rows(const CallArgs& args) {
+  const DType dtype = args.inputs[0].dtype;
+  constexpr std::uint16_t kHalf = kSmallest ? 0x8000 : 0;
+  if (dtype == DType::f16) return scan<max_step>(args, Half{kHalf});
+  if (dtype == DType::bf16) return scan<max_step>(args, Brain{kHalf});
+  visit_number(dtype, [&]<class T>() {
+    if constexpr (std::is_arithmetic_v<T>) {  // complex numbers have no order
+      using Number = typename ComparedAs<T>::type;
+      using Mask = typename Flipped<Number>::Mask;
+      constexpr auto kAll = static_cast<Mask>(~Mask{0}), kSign = static_cast<Mask>(kAll ^ (kAll >> 1));
+      constexpr Mask kOrder = std::is_unsigned_v<T> ? kSign : Mask{0};
+      constexpr Mask kTurn = !kSmallest ? Mask{0} : std::is_integral_v<T> ? kAll : kSign;
+      scan<max_step>(args, Flipped<Number>{static_cast<Mask>(kOrder ^ kTurn)},
+                     std::is_same_v<T, Number> ? comparing_line<Number, kSmallest>() : nullptr);
+    }
+  });
+}
+
+template <class Step> void scan_rows(const CallArgs& args) {
+  if constexpr (Step::kCompares)
+    compare_rows<Step::kSmallest>(args);
+  else
+    accumulate_rows<Step>(args);
 }
 
 /// A view whose axis comes last, and those behind it before it.

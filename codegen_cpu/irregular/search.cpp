@@ -47,7 +47,7 @@ void search_all(const At& at, std::int64_t size, const Value& value, std::int64_
   });
 }
 
-template <class Key> void search(const CallArgs& args) {
+template <class Key> void search(const CallArgs& args, Key of) {
   using K = typename Key::Bits;
   const TensorView &vector = args.inputs[0], &values = args.inputs[1];
   const bool right = attributes_of<ops::Searchsorted>(args).right.value;
@@ -56,7 +56,7 @@ template <class Key> void search(const CallArgs& args) {
   const K *const sorted = static_cast<const K*>(vector.data), *const wanted = static_cast<const K*>(dense.data());
   auto* const out = static_cast<std::int64_t*>(args.outputs[0].data);
   if (size == 0) return static_cast<void>(std::fill_n(out, count, std::int64_t{0}));
-  const auto key = [](K bits) { return Key::key(Key::equal_zeros(bits)); };
+  const auto key = [&](K bits) { return of.key(Key::equal_zeros(bits)); };
   const auto value = [&](std::int64_t i) { return key(wanted[i]); };
   const auto run = [&](const auto& at) {
     right ? search_all<true, K>(at, size, value, count, out) : search_all<false, K>(at, size, value, count, out);
@@ -67,7 +67,7 @@ template <class Key> void search(const CallArgs& args) {
   run([&](std::int64_t i) { return table[static_cast<std::size_t>(i)]; });
 }
 
-template <class Key> void find_nonzero(const CallArgs& args) {
+template <class Key> void find_nonzero(const CallArgs& args, Key) {
   using K = typename Key::Bits;
   constexpr std::int64_t kChunk = 16384;
   const TensorView& x = args.inputs[0];
@@ -99,11 +99,11 @@ template <class Key> void find_nonzero(const CallArgs& args) {
 
 /// Attributes [right].
 void searchsorted_call(const CallArgs& args) {
-  visit_sort_key(args.inputs[0].dtype, [&]<class Key>() { search<Key>(args); });
+  visit_sort_key(args.inputs[0].dtype, [&](auto key) { search(args, key); });
 }
 
 void flatnonzero_call(const CallArgs& args) {
-  visit_sort_key(args.inputs[0].dtype, [&]<class Key>() { find_nonzero<Key>(args); });
+  visit_sort_key(args.inputs[0].dtype, [&](auto key) { find_nonzero(args, key); });
 }
 
 }  // namespace

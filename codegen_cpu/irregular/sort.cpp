@@ -64,12 +64,12 @@ template <class K> constexpr std::int64_t kLeastCounted = sizeof(K) == 1 ? kShor
 template <class Key> class CountedKeys {
  public:
   using K = typename Key::Bits;
-  explicit CountedKeys(K flip) : counts_(kKeys * kTables), flip_(flip) {}
+  CountedKeys(Key key, K flip) : counts_(kKeys * kTables), key_(key), flip_(flip) {}
 
   void sort(const K* from, std::int64_t from_stride, std::int64_t size, K* to, std::int64_t to_stride) {
     std::fill_n(counts_.data(), counts_.size(), std::int64_t{0});
     const auto count_one = [&](std::int64_t i, std::int64_t table) {
-      ++counts_[table * kKeys + static_cast<K>(Key::key(from[i * from_stride]) ^ flip_)];
+      ++counts_[table * kKeys + static_cast<K>(key_.key(from[i * from_stride]) ^ flip_)];
     };
     std::int64_t i = 0;
     for (; i + kTables <= size; i += kTables)
@@ -78,7 +78,7 @@ template <class Key> class CountedKeys {
     for (std::int64_t key = 0; key < kKeys; ++key) {
       std::int64_t count = 0;
       for (std::int64_t table = 0; table < kTables; ++table) count += counts_[table * kKeys + key];
-      const auto value = Key::bits(static_cast<K>(static_cast<K>(key) ^ flip_));
+      const auto value = key_.bits(static_cast<K>(static_cast<K>(key) ^ flip_));
       if (to_stride == 1)
         to = std::fill_n(to, count, value);
       else
@@ -89,10 +89,11 @@ template <class Key> class CountedKeys {
  private:
   static constexpr std::int64_t kKeys = std::int64_t{1} << (8 * sizeof(K)), kTables = sizeof(K) == 1 ? 4 : 1;
   const Scratch<std::int64_t> counts_;
+  const Key key_;
   const K flip_;
 };
 
-template <class Key> void sort_lines(const CallArgs& args) {
+template <class Key> void sort_lines(const CallArgs& args, Key key) {
   using K = typename Key::Bits;
   const auto sort = attributes_of<ops::Sort>(args);
   const auto axis = static_cast<unsigned>(sort.axis.value);
@@ -104,7 +105,7 @@ template <class Key> void sort_lines(const CallArgs& args) {
   if constexpr (kIsCounted<K>)
     if (size > kLeastCounted<K>)
       return parallel_for(0, to.count(), line_cost(size, sizeof(K)), [&](std::int64_t begin, std::int64_t end) {
-        CountedKeys<Key> counted(flip);
+        CountedKeys<Key> counted(key, flip);
         for (std::int64_t line = begin; line < end; ++line)
           counted.sort(x + from[line], from.stride(), size, out + to[line], to.stride());
       });
@@ -112,10 +113,10 @@ template <class Key> void sort_lines(const CallArgs& args) {
     const Scratch<K> keys(size), other(size);
     for (std::int64_t line = begin; line < end; ++line) {
       const K* const source = x + from[line];
-      for (std::int64_t i = 0; i < size; ++i) keys[i] = static_cast<K>(Key::key(source[i * from.stride()]) ^ flip);
+      for (std::int64_t i = 0; i < size; ++i) keys[i] = static_cast<K>(key.key(source[i * from.stride()]) ^ flip);
       const K* const sorted = radix_sort(keys.data(), other.data(), size);
       K* const target = out + to[line];
-      for (std::int64_t i = 0; i < size; ++i) target[i * to.stride()] = Key::bits(static_cast<K>(sorted[i] ^ flip));
+      for (std::int64_t i = 0; i < size; ++i) target[i * to.stride()] = key.bits(static_cast<K>(sorted[i] ^ flip));
     }
   });
 }
@@ -127,7 +128,7 @@ void require_positions(const CallArgs& args, std::int64_t size) {
 
 /// Calls `use(line, items)` with the keys of each line and their positions; largest first if `descending`.
 template <class Key, class Use>
-void for_keyed_lines(const CallArgs& args, std::int64_t along, bool descending, Use&& use) {
+void for_keyed_lines(const CallArgs& args, Key key, std::int64_t along, bool descending, Use&& use) {
   using K = typename Key::Bits;
   using Item = KeyAndPosition<K>;
   const auto axis = static_cast<unsigned>(along);
@@ -141,28 +142,28 @@ void for_keyed_lines(const CallArgs& args, std::int64_t along, bool descending, 
     for (std::int64_t line = begin; line < end; ++line) {
       const K* const source = x + from[line];
       for (std::int64_t i = 0; i < size; ++i)
-        items[i] = {static_cast<K>(Key::key(Key::equal_zeros(source[i * from.stride()])) ^ flip),
+        items[i] = {static_cast<K>(key.key(Key::equal_zeros(source[i * from.stride()])) ^ flip),
                     static_cast<std::uint32_t>(i)};
       use(line, items.data(), other.data(), size);
     }
   });
 }
 
-template <class Key> void argsort_lines(const CallArgs& args) {
+template <class Key> void argsort_lines(const CallArgs& args, Key key) {
   const auto sort = attributes_of<ops::Argsort>(args);
   const LineStarts to(args.outputs[0], static_cast<unsigned>(sort.axis.value));
   auto* const out = static_cast<std::int64_t*>(args.outputs[0].data);
-  for_keyed_lines<Key>(args, sort.axis.value, sort.descending.value,
-                       [&](std::int64_t line, auto* items, auto* other, std::int64_t size) {
-                         const auto* const sorted = radix_sort(items, other, size);
-                         std::int64_t* const target = out + to[line];
-                         for (std::int64_t i = 0; i < size; ++i) target[i * to.stride()] = sorted[i].position;
-                       });
+  for_keyed_lines(args, key, sort.axis.value, sort.descending.value,
+                  [&](std::int64_t line, auto* items, auto* other, std::int64_t size) {
+                    const auto* const sorted = radix_sort(items, other, size);
+                    std::int64_t* const target = out + to[line];
+                    for (std::int64_t i = 0; i < size; ++i) target[i * to.stride()] = sorted[i].position;
+                  });
 }
 
 /// The first `k` items of a line, in order. A bounded number of candidates is kept; an item that is not below the
 /// last certain one is dropped when it is read.
-template <class Key> void top_k_of_line(const typename Key::Bits* x, std::int64_t stride, std::int64_t size,
+template <class Key> void top_k_of_line(Key key, const typename Key::Bits* x, std::int64_t stride, std::int64_t size,
                                         typename Key::Bits flip, std::int64_t k,
                                         KeyAndPosition<typename Key::Bits>* kept, std::int64_t room) {
   using K = typename Key::Bits;
@@ -172,13 +173,13 @@ template <class Key> void top_k_of_line(const typename Key::Bits* x, std::int64_
   std::int64_t count = 0;
   K bound = 0;
   bool is_bounded = false;
-  const auto take = [&](K key, std::int64_t i) {
-    kept[count++] = {key, static_cast<std::uint32_t>(i)};
+  const auto take = [&](K taken, std::int64_t i) {
+    kept[count++] = {taken, static_cast<std::uint32_t>(i)};
     if (count < room) return;
     std::nth_element(kept, kept + k - 1, kept + count, before);
     count = k, bound = kept[k - 1].key, is_bounded = true;
   };
-  const auto key_at = [&](std::int64_t i) { return static_cast<K>(Key::key(Key::equal_zeros(x[i * stride])) ^ flip); };
+  const auto key_at = [&](std::int64_t i) { return static_cast<K>(key.key(Key::equal_zeros(x[i * stride])) ^ flip); };
   std::int64_t i = 0;
   for (; i < size && !is_bounded; ++i) take(key_at(i), i);
   constexpr std::int64_t kTogether = 32;  // usually all of them are dropped
@@ -191,12 +192,12 @@ template <class Key> void top_k_of_line(const typename Key::Bits* x, std::int64_
       if (keys[j] < bound) take(keys[j], i + j);  // of equal keys the first are kept
   }
   for (; i < size; ++i)
-    if (const K key = key_at(i); key < bound) take(key, i);
+    if (const K here = key_at(i); here < bound) take(here, i);
   if (k < count) std::nth_element(kept, kept + k - 1, kept + count, before);
   std::sort(kept, kept + k, before);
 }
 
-template <class Key> void top_k_lines(const CallArgs& args) {
+template <class Key> void top_k_lines(const CallArgs& args, Key key) {
   using K = typename Key::Bits;
   const auto top = attributes_of<ops::TopKIndices>(args);
   const auto axis = static_cast<unsigned>(top.axis.value);
@@ -210,7 +211,7 @@ template <class Key> void top_k_lines(const CallArgs& args) {
   parallel_for(0, from.count(), static_cast<double>(size), [&](std::int64_t begin, std::int64_t end) {
     const Scratch<KeyAndPosition<K>> kept(room);
     for (std::int64_t line = begin; line < end; ++line) {
-      top_k_of_line<Key>(x + from[line], from.stride(), size, flip, k, kept.data(), room);
+      top_k_of_line(key, x + from[line], from.stride(), size, flip, k, kept.data(), room);
       std::int64_t* const target = out + to[line];
       for (std::int64_t i = 0; i < k; ++i) target[i * to.stride()] = kept[i].position;
     }
@@ -222,7 +223,7 @@ void sort_call(const CallArgs& args) {
   if (args.outputs[0].element_count() == 0) return;
   const auto sort = attributes_of<ops::Sort>(args);
   if (sort_in_vectors(args, static_cast<unsigned>(sort.axis.value), sort.descending.value)) return;
-  visit_sort_key(args.inputs[0].dtype, [&]<class Key>() { sort_lines<Key>(args); });
+  visit_sort_key(args.inputs[0].dtype, [&](auto key) { sort_lines(args, key); });
 }
 
 void argsort_call(const CallArgs& args) {
@@ -231,7 +232,7 @@ void argsort_call(const CallArgs& args) {
   const auto axis = static_cast<unsigned>(sort.axis.value);
   require_positions(args, args.inputs[0].sizes[axis]);
   if (argsort_in_vectors(args, axis, sort.descending.value)) return;
-  visit_sort_key(args.inputs[0].dtype, [&]<class Key>() { argsort_lines<Key>(args); });
+  visit_sort_key(args.inputs[0].dtype, [&](auto key) { argsort_lines(args, key); });
 }
 
 /// Attributes [axis, k, largest].
@@ -241,7 +242,7 @@ void top_k_indices_call(const CallArgs& args) {
   const auto axis = static_cast<unsigned>(top.axis.value);
   require_positions(args, args.inputs[0].sizes[axis]);
   if (top_k_in_vectors(args, axis, top.k.value, top.largest.value)) return;
-  visit_sort_key(args.inputs[0].dtype, [&]<class Key>() { top_k_lines<Key>(args); });
+  visit_sort_key(args.inputs[0].dtype, [&](auto key) { top_k_lines(args, key); });
 }
 
 }  // namespace

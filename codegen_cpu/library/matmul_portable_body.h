@@ -366,13 +366,25 @@ template <MatmulStorage kStorage> void multiply_tile(const PortableTile& t) {
         static_cast<E*>(t.out)[i * t.out_row + j] = S::narrow(sums[i * sums_row + j]);
 }
 
+/// libfermata_run has floats, and integers of 32 bits for AVX2: other integers are products that few programs have
+/// (matmul_integers.cpp).
+#ifdef FERMATA_INFERENCE_ONLY
+template <MatmulStorage kStorage> constexpr bool kIsThere = std::is_floating_point_v<typename Storage<kStorage>::Sum> ||
+                                                            (kStorage == MatmulStorage::u32 && kVectorBytes == 32);
+#else
+template <MatmulStorage kStorage> constexpr bool kIsThere = true;
+#endif
 template <MatmulStorage... kStorages> constexpr PortableKernels make_kernels() {
-  return {{pack_rhs<kStorages>...},
-          {multiply_tile<kStorages>...},
-          {multiply_vector<kStorages>...},
-          {kPanel<typename Storage<kStorages>::Sum>...},
-          FERMATA_VECTOR_BYTES,
-          kFewRows};
+  PortableKernels made{.vector_bytes = FERMATA_VECTOR_BYTES, .few_rows = kFewRows};
+  const auto put = [&]<MatmulStorage kStorage>() {
+    constexpr auto at = static_cast<std::size_t>(kStorage);
+    made.panel_columns[at] = kPanel<typename Storage<kStorage>::Sum>;
+    if constexpr (kIsThere<kStorage>)
+      made.pack_rhs[at] = &pack_rhs<kStorage>, made.tile[at] = &multiply_tile<kStorage>,
+      made.vector_product[at] = &multiply_vector<kStorage>;
+  };
+  (put.template operator()<kStorages>(), ...);
+  return made;
 }
 constexpr PortableKernels kernels_of_this_file() {
   return make_kernels<MatmulStorage::u8, MatmulStorage::u16, MatmulStorage::u32, MatmulStorage::u64, MatmulStorage::f16,

@@ -75,10 +75,10 @@ constexpr std::size_t vector_scratch_bytes(std::int64_t vectors, std::int64_t k)
 }
 
 struct PortableKernels {
-  void (*pack_rhs[static_cast<std::size_t>(MatmulStorage::count)])(const PortableRhs&);
-  void (*tile[static_cast<std::size_t>(MatmulStorage::count)])(const PortableTile&);
-  void (*vector_product[static_cast<std::size_t>(MatmulStorage::count)])(const PortableVectorProduct&);
-  std::int64_t panel_columns[static_cast<std::size_t>(MatmulStorage::count)];
+  void (*pack_rhs[static_cast<std::size_t>(MatmulStorage::count)])(const PortableRhs&) = {};
+  void (*tile[static_cast<std::size_t>(MatmulStorage::count)])(const PortableTile&) = {};
+  void (*vector_product[static_cast<std::size_t>(MatmulStorage::count)])(const PortableVectorProduct&) = {};
+  std::int64_t panel_columns[static_cast<std::size_t>(MatmulStorage::count)] = {};
   int vector_bytes;
   std::int64_t few_rows;  // up to so many of a tile, panels of the right side are not made beforehand
 };

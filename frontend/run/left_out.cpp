@@ -2,9 +2,11 @@
 // and products and transposes on processors that have no code for kernels. They take most of a megabyte. And what is
 // not shipped: oneDNN, the measuring of products, and checks of bounds, which print kernels: export_program() compiles
 // without them.
+#include "codegen_cpu/irregular/scan_loops.h"
 #include "codegen_cpu/irregular/transpose.h"
 #include "codegen_cpu/launch_checker.h"
 #include "codegen_cpu/library/calibrate.h"
+#include "codegen_cpu/library/convolution_winograd_kernels.h"
 #include "codegen_cpu/library/matmul.h"
 #include "codegen_cpu/library/matmul_portable_kernels.h"
 #include "codegen_cpu/library/packed_weights_kernels.h"
@@ -20,6 +22,8 @@ const ReduceFormula& reduce_formula(Op, DType) { throw_internal("a program requi
 constinit const PortableKernels kPortableBaseline{};
 constinit const WeightsKernel kWeightsBaseline = nullptr;
 constinit const TransposeKernels kTransposeBaseline{};
+constinit const ScanLoopTable kScanLoopsBaseline{};
+constinit const WinogradKernels kWinogradBaseline{};
 
 bool has_onednn() { return false; }
 void matmul_onednn(const CallArgs&) { throw_internal("a program requires oneDNN"); }
