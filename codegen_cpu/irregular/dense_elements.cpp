@@ -1,12 +1,18 @@
 // See dense_elements.h.
 #include "codegen_cpu/irregular/dense_elements.h"
 
+#include <cstring>
+
 #include "codegen_cpu/irregular/narrow_float.h"
 #include "codegen_cpu/irregular/strided_copy.h"
 #include "ir/shape.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
+
+void copy_bytes(void* to, const void* from, std::int64_t bytes) {
+  std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
 
 void widen(DType dtype, const void* from, float* to, std::int64_t count) {
   const auto* const bits = static_cast<const std::uint16_t*>(from);

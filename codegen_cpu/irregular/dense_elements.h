@@ -19,6 +19,9 @@ template <class F> void visit_number(DType dtype, F&& f) {
     visit_compute(dtype, f);
 }
 
+/// memcpy, called also where code is small (frontend/run/CMakeLists.txt): GCC puts a slow instruction in its place.
+void copy_bytes(void* to, const void* from, std::int64_t bytes);
+
 /// f16 or bf16 to f32 and back, on several threads where it is worth it.
 void widen(DType dtype, const void* from, float* to, std::int64_t count);
 void narrow(DType dtype, const float* from, void* to, std::int64_t count);

@@ -106,7 +106,7 @@ template <class T> void gather_rows(const Lanes& lanes, const T* x, T* out, std:
       if (width == 1)
         *to = *row;
       else if (lanes.is_contiguous)
-        std::memcpy(to, row, static_cast<std::size_t>(width) * sizeof(T));
+        copy_bytes(to, row, width * static_cast<std::int64_t>(sizeof(T)));
       else
         for (std::int64_t j = 0; j < width; ++j) to[j] = row[lanes.inner[j]];
     }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <bit>
 #include <complex>
+#include <cstring>
 #include <span>
 
 #include "codegen_cpu/eager/eager.h"
@@ -53,6 +54,34 @@ struct max_step {
 struct min_step : max_step {
   static constexpr bool kSmallest = true;
 };
+
+/// Vectors of any processor, also where code is small rather than fast (frontend/run/CMakeLists.txt).
+template <class T> struct Lanes {
+  static constexpr std::int64_t kCount = 16 / static_cast<std::int64_t>(sizeof(T));
+  typedef T V __attribute__((vector_size(16)));
+  static V load(const T* from) {
+    V v;
+    std::memcpy(&v, from, sizeof(V));
+    return v;
+  }
+  static void store(T* to, V v) { std::memcpy(to, &v, sizeof(V)); }
+};
+/// out[i] = combine(a[i], b[i])
+template <class Step, class T> void combine_rows(const T* a, const T* b, T* out, std::int64_t count) {
+  std::int64_t i = 0;
+  if constexpr (std::is_arithmetic_v<T>)
+    for (; i + Lanes<T>::kCount <= count; i += Lanes<T>::kCount)
+      Lanes<T>::store(out + i, Step::combine(Lanes<T>::load(a + i), Lanes<T>::load(b + i)));
+  for (; i < count; ++i) out[i] = Step::combine(a[i], b[i]);
+}
+/// out[i] = combine(a, b[i])
+template <class Step, class T> void combine_with_row(T a, const T* b, T* out, std::int64_t count) {
+  std::int64_t i = 0;
+  if constexpr (std::is_arithmetic_v<T>)
+    for (; i + Lanes<T>::kCount <= count; i += Lanes<T>::kCount)
+      Lanes<T>::store(out + i, Step::combine(typename Lanes<T>::V{} + a, Lanes<T>::load(b + i)));
+  for (; i < count; ++i) out[i] = Step::combine(a, b[i]);
+}
 
 /// Elements in memory and what they compute as.
 template <class T> struct Plain {
@@ -149,7 +178,7 @@ template <class Step, class E> class Scan {
   }
 
  private:
-  static constexpr bool kIsPlain = std::is_same_v<Bits, T>;
+  static constexpr bool kIsPlain = std::is_same_v<Bits, T>, kIsUnchanged = std::is_same_v<E, Plain<T>>;
   static constexpr bool kSides = kIsPlain && kHasScanLoops<T> && !Step::kCompares && kSumsBySides<T>;
   static constexpr double kNsPerElement = 0.6;
   static constexpr std::int64_t kColumns = kColumnBytes / static_cast<std::int64_t>(sizeof(T)), kGranule = 64;
@@ -249,11 +278,28 @@ template <class Step, class E> class Scan {
   void store(const T* inside, std::int64_t length, bool is_first, T before, Bits* out) const {
     if (is_first)
       for (std::int64_t i = 0; i < length; ++i) out[i * to_.stride()] = elements_.store(inside[i]);
-    else if (to_.stride() == 1)
-      for (std::int64_t i = 0; i < length; ++i) out[i] = elements_.store(Step::combine(before, inside[i]));
+    else if (to_.stride() == 1 && combines_plainly(before, inside, out, length))
+      return;
     else
       for (std::int64_t i = 0; i < length; ++i)
         out[i * to_.stride()] = elements_.store(Step::combine(before, inside[i]));
+  }
+
+  static bool combines_plainly(T before, const T* inside, Bits* out, std::int64_t length) {
+    if constexpr (kIsUnchanged) combine_with_row<Step>(before, inside, out, length);
+    return kIsUnchanged;
+  }
+  void load_row(const Bits* x, std::int64_t count, T* to) const {
+    if constexpr (kIsUnchanged)
+      copy_bytes(to, x, count * static_cast<std::int64_t>(sizeof(T)));
+    else
+      for (std::int64_t j = 0; j < count; ++j) to[j] = elements_.load(x[j]);
+  }
+  void store_row(const T* numbers, std::int64_t count, Bits* to) const {
+    if constexpr (kIsUnchanged)
+      copy_bytes(to, numbers, count * static_cast<std::int64_t>(sizeof(T)));
+    else
+      for (std::int64_t j = 0; j < count; ++j) to[j] = elements_.store(numbers[j]);
   }
 
   /// One line on all threads: each takes some groups of blocks.
@@ -299,20 +345,18 @@ template <class Step, class E> class Scan {
           __builtin_prefetch(row + kAhead * to_.stride() + j, 1);
         }
       if (adjacent)
-        for (std::int64_t j = 0; j < count; ++j) read[j] = elements_.load(x[j]);
+        load_row(x, count, read);
       else
         for (std::int64_t j = 0; j < count; ++j) read[j] = elements_.load(starts[j][i * from_.stride()]);
       if (i % kBlock == 0) {
         for (std::int64_t j = 0; i == kBlock && j < count; ++j) before[j] = inside[j];
-        for (std::int64_t j = 0; i > kBlock && j < count; ++j) before[j] = Step::combine(before[j], inside[j]);
+        if (i > kBlock) combine_rows<Step>(before, inside, before, count);
         for (std::int64_t j = 0; j < count; ++j) inside[j] = read[j];
       } else {
-        for (std::int64_t j = 0; j < count; ++j) inside[j] = Step::combine(inside[j], read[j]);
+        combine_rows<Step>(inside, read, inside, count);
       }
-      if (i < kBlock)
-        for (std::int64_t j = 0; j < count; ++j) row[j] = elements_.store(inside[j]);
-      else
-        for (std::int64_t j = 0; j < count; ++j) row[j] = elements_.store(Step::combine(before[j], inside[j]));
+      if (i >= kBlock) combine_rows<Step>(before, inside, read, count);
+      store_row(i < kBlock ? inside : read, count, row);
     }
   }
 

@@ -17,13 +17,14 @@ namespace {
 template <bool Right, int N, class K, class At>
 void search_together(const At& at, std::int64_t size, const K* values, std::int64_t* out) {
   std::int64_t low[N] = {};
-  const auto moved = [&](int i, std::int64_t last, std::int64_t by) {
+  const auto moved = [&](int i, std::int64_t last, std::int64_t by) __attribute__((always_inline)) {
     const K here = at(low[i] + last);
     const bool after = Right ? here <= values[i] : here < values[i];
     low[i] += by & -static_cast<std::int64_t>(after);
   };
   for (std::int64_t left = size; left > 1;) {
     const std::int64_t half = left / 2;
+#pragma GCC unroll 8
     for (int i = 0; i < N; ++i) moved(i, half - 1, half);
     left -= half;
   }

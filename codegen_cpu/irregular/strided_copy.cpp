@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "codegen_cpu/eager/eager.h"
+#include "codegen_cpu/irregular/dense_elements.h"
 #include "codegen_cpu/irregular/transpose.h"
 #include "ir/shape.h"
 #include "runtime/streaming.h"
@@ -133,7 +134,7 @@ void move_to(Copy& c, unsigned axis, unsigned place) {
 
 template <class T> void copy_run(T* to, const T* from, const Axis& a, std::int64_t begin, std::int64_t end) {
   if (a.to == 1 && a.from == 1) {
-    std::memcpy(to + begin, from + begin, static_cast<std::size_t>(end - begin) * sizeof(T));
+    copy_bytes(to + begin, from + begin, (end - begin) * static_cast<std::int64_t>(sizeof(T)));
   } else if (a.to == 1 && a.from == 0) {
     std::fill(to + begin, to + end, *from);
   } else if (a.to == 1 && a.from == -1) {
@@ -368,8 +369,8 @@ template <class T> void copy_and_repeat(const Copy& c, unsigned axis) {
         [&](std::int64_t b, std::int64_t e) {
           while (b < e) {
             const std::int64_t at = b % times.to, n = std::min(times.to - at, e - b);
-            std::memcpy(c.to + static_cast<std::size_t>(times.to + b) * sizeof(T),
-                        c.to + static_cast<std::size_t>(at) * sizeof(T), static_cast<std::size_t>(n) * sizeof(T));
+            copy_bytes(c.to + static_cast<std::size_t>(times.to + b) * sizeof(T),
+                       c.to + static_cast<std::size_t>(at) * sizeof(T), n * static_cast<std::int64_t>(sizeof(T)));
             b += n;
           }
         },
@@ -385,7 +386,7 @@ template <class T> void copy_and_repeat(const Copy& c, unsigned axis) {
                    std::byte* const whole = part.to;
                    run<T>(part);
                    for (std::int64_t i = 1; i < times.size; ++i)
-                     std::memcpy(whole + static_cast<std::size_t>(i) * bytes, whole, bytes);
+                     copy_bytes(whole + static_cast<std::size_t>(i) * bytes, whole, static_cast<std::int64_t>(bytes));
                  }
                });
 }

@@ -342,54 +342,70 @@ template <class K> struct Sorter {
 
 // ---- Keys: those of sort_keys.h with the sign bit flipped
 
+/// to[i] = convert(from[i]), as a vector or a number.
+template <class From, class To, class Convert>
+[[gnu::always_inline]] inline void convert_elements(const From* from, std::int64_t count, To* to, Convert convert) {
+  constexpr std::int64_t kLanes = FERMATA_VECTOR_BYTES / (sizeof(From) > sizeof(To) ? sizeof(From) : sizeof(To));
+  typedef From V __attribute__((vector_size(kLanes * sizeof(From))));
+  typedef To W __attribute__((vector_size(kLanes * sizeof(To))));
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    V v;
+    __builtin_memcpy(&v, from + i, sizeof(V));
+    const W w = convert.template operator()<W>(v);
+    __builtin_memcpy(to + i, &w, sizeof(W));
+  }
+  for (; i < count; ++i) to[i] = convert.template operator()<To>(from[i]);
+}
+template <class To, class From> [[gnu::always_inline]] inline To converted(From x) {
+  if constexpr (std::is_arithmetic_v<From>)
+    return static_cast<To>(x);
+  else
+    return __builtin_convertvector(x, To);
+}
+
+/// The sign bit of unsigned integers as wide as their keys is flipped.
+template <class T, class K> constexpr T kFlip = std::is_unsigned_v<T> && sizeof(T) == sizeof(K)
+                                                    ? static_cast<T>(std::numeric_limits<K>::min())
+                                                    : T{0};
 template <class T, class K>
 void read_integers(const void* from, std::int64_t count, bool descending, bool, void* keys) {
-  const auto* const x = static_cast<const T*>(from);
-  auto* const to = static_cast<K*>(keys);
   const K flip = descending ? K{-1} : K{0};
-  for (std::int64_t i = 0; i < count; ++i) {
-    if constexpr (std::is_unsigned_v<T> && sizeof(T) == sizeof(K))
-      to[i] = static_cast<K>(x[i] ^ static_cast<T>(std::numeric_limits<K>::min())) ^ flip;
-    else
-      to[i] = static_cast<K>(x[i]) ^ flip;
-  }
+  convert_elements(static_cast<const T*>(from), count, static_cast<K*>(keys), [=]<class W>(auto x) {
+    return static_cast<W>(converted<W>(static_cast<decltype(x)>(x ^ kFlip<T, K>)) ^ flip);
+  });
 }
 template <class T, class K> void write_integers(const void* keys, std::int64_t count, bool descending, void* to) {
-  const auto* const from = static_cast<const K*>(keys);
-  auto* const x = static_cast<T*>(to);
   const K flip = descending ? K{-1} : K{0};
-  for (std::int64_t i = 0; i < count; ++i) {
-    if constexpr (std::is_unsigned_v<T> && sizeof(T) == sizeof(K))
-      x[i] = static_cast<T>(static_cast<T>(from[i] ^ flip) ^ static_cast<T>(std::numeric_limits<K>::min()));
-    else
-      x[i] = static_cast<T>(from[i] ^ flip);
-  }
+  convert_elements(static_cast<const K*>(keys), count, static_cast<T*>(to), [=]<class W>(auto key) {
+    return static_cast<W>(converted<W>(static_cast<decltype(key)>(key ^ flip)) ^ kFlip<T, K>);
+  });
 }
 /// T: a signed integer as wide as the float; NaN has the highest key.
+template <class T> constexpr T kMagnitude = std::numeric_limits<T>::max();
+template <class T> constexpr int kSignShift = 8 * sizeof(T) - 1;
 template <class T, T kInfinity, class K>
 void read_floats(const void* from, std::int64_t count, bool descending, bool equal_zeros, void* keys) {
-  constexpr T kMagnitude = std::numeric_limits<T>::max();
-  const auto* const x = static_cast<const T*>(from);
-  auto* const to = static_cast<K*>(keys);
   const K flip = descending ? K{-1} : K{0};
-  for (std::int64_t i = 0; i < count; ++i) {
-    const T bits = equal_zeros && x[i] == std::numeric_limits<T>::min() ? T{0} : x[i];
-    const T in_order = static_cast<T>(bits ^ (bits < 0 ? kMagnitude : T{0}));
-    const T key = static_cast<T>(bits & kMagnitude) > kInfinity ? kMagnitude : in_order;
-    to[i] = static_cast<K>(key) ^ flip;
-  }
+  const T one_zero = equal_zeros ? std::numeric_limits<T>::min() : T{0};
+  convert_elements(static_cast<const T*>(from), count, static_cast<K*>(keys), [=]<class W>(auto x) {
+    using V = decltype(x);
+    const auto all = [](T number) { return static_cast<V>(V{} + number); };
+    const V bits = x == all(one_zero) ? V{} : x;
+    const V in_order = static_cast<V>(bits ^ static_cast<V>(static_cast<V>(bits >> kSignShift<T>) & kMagnitude<T>));
+    const V key = static_cast<V>(bits & kMagnitude<T>) > all(kInfinity) ? all(kMagnitude<T>) : in_order;
+    return static_cast<W>(converted<W>(key) ^ flip);
+  });
 }
 template <class T, T kInfinity, class K>
 void write_floats(const void* keys, std::int64_t count, bool descending, void* to) {
-  constexpr T kMagnitude = std::numeric_limits<T>::max();
-  const auto* const from = static_cast<const K*>(keys);
-  auto* const x = static_cast<T*>(to);
   const K flip = descending ? K{-1} : K{0};
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto key = static_cast<T>(from[i] ^ flip);
-    const T bits = static_cast<T>(key ^ (key < 0 ? kMagnitude : T{0}));
-    x[i] = key == kMagnitude ? static_cast<T>(kInfinity | (kInfinity >> 1)) : bits;
-  }
+  convert_elements(static_cast<const K*>(keys), count, static_cast<T*>(to), [=]<class W>(auto wide) {
+    const W key = converted<W>(static_cast<decltype(wide)>(wide ^ flip));
+    const auto all = [](T number) { return static_cast<W>(W{} + number); };
+    const W bits = static_cast<W>(key ^ static_cast<W>(static_cast<W>(key >> kSignShift<T>) & kMagnitude<T>));
+    return key == all(kMagnitude<T>) ? all(static_cast<T>(kInfinity | (kInfinity >> 1))) : bits;
+  });
 }
 
 template <class T, class K> constexpr VectorSortKeys integers() {
@@ -421,7 +437,7 @@ void add_positions(const std::int32_t* keys, std::int64_t count, std::int64_t* i
                                          static_cast<std::uint64_t>(i));
 }
 void positions_of(const std::int64_t* items, std::int64_t count, std::int64_t* positions) {
-  for (std::int64_t i = 0; i < count; ++i) positions[i] = items[i] & 0xffffffff;
+  convert_elements(items, count, positions, []<class W>(auto item) { return static_cast<W>(item & 0xffffffff); });
 }
 std::int64_t keys_below(const std::int32_t* keys, std::int64_t count, std::int32_t bound, std::int32_t* where) {
   using Set = Vectors<std::int32_t>;

@@ -44,7 +44,11 @@ template <class S> void copy_matrix(const typename S::Element* from, std::int64_
     }
     return;
   }
-  if (column == 1 || row != 1) {
+  if (column == 1) {
+    for (std::int64_t i = 0; i < rows; ++i) widen_row<S>(from + i * row, columns, to + i * to_row);
+    return;
+  }
+  if (row != 1) {
     for (std::int64_t i = 0; i < rows; ++i)
       for (std::int64_t j = 0; j < columns; ++j) to[i * to_row + j] = S::widen(from[i * row + j * column]);
     return;
@@ -233,9 +237,9 @@ template <class S> void add_long_rows(const typename S::Sum* x, std::int64_t x_r
     const std::int64_t end = smaller(begin + stretch, columns), whole_end = end - (end - begin) % kWidth;
     const bool has_rest = whole_end != end, overlaps = has_rest && end >= kWidth;
     T* const last = near + (whole_end - begin);  // sums of columns end - kWidth to end
+    const std::int64_t separate = (overlaps ? whole_end : end) - begin;
     for (std::int64_t i = 0; !first && i < rows; ++i) {
-      for (std::int64_t c = begin; c < (overlaps ? whole_end : end); ++c)
-        near[i * row + c - begin] = sums[i * sums_row + c];
+      copy_row(sums + i * sums_row + begin, separate, near + i * row);
       for (std::int64_t c = 0; overlaps && c < kWidth; ++c) last[i * row + c] = sums[i * sums_row + end - kWidth + c];
     }
     for (std::int64_t p = 0; p < k;) {
@@ -260,8 +264,7 @@ template <class S> void add_long_rows(const typename S::Sum* x, std::int64_t x_r
       p += depth;
     }
     for (std::int64_t i = 0; i < rows; ++i) {
-      for (std::int64_t c = begin; c < (overlaps ? whole_end : end); ++c)
-        sums[i * sums_row + c] = near[i * row + c - begin];
+      copy_row(near + i * row, separate, sums + i * sums_row + begin);
       for (std::int64_t c = whole_end; overlaps && c < end; ++c)
         sums[i * sums_row + c] = last[i * row + c - (end - kWidth)];
     }
@@ -309,8 +312,7 @@ template <MatmulStorage kStorage> void multiply_few_rows(const PortableTile& t) 
   }
   if constexpr (!kInPlace)
     for (std::int64_t i = 0; i < t.rows; ++i)
-      for (std::int64_t j = 0; j < t.columns; ++j)
-        static_cast<E*>(t.out)[i * t.out_row + j] = S::narrow(sums[i * sums_row + j]);
+      narrow_row<S>(sums + i * sums_row, t.columns, static_cast<E*>(t.out) + i * t.out_row);
 }
 
 /// Columns from which on a left side that lies along k is copied all the same: reading it in place meets rows in the
@@ -362,8 +364,7 @@ template <MatmulStorage kStorage> void multiply_tile(const PortableTile& t) {
   }
   if constexpr (!kInPlace)
     for (std::int64_t i = 0; i < t.rows; ++i)
-      for (std::int64_t j = 0; j < t.columns; ++j)
-        static_cast<E*>(t.out)[i * t.out_row + j] = S::narrow(sums[i * sums_row + j]);
+      narrow_row<S>(sums + i * sums_row, t.columns, static_cast<E*>(t.out) + i * t.out_row);
 }
 
 /// libfermata_run has floats, and integers of 32 bits for AVX2: other integers are products that few programs have

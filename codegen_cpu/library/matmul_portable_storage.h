@@ -65,13 +65,21 @@ template <class V> inline V load(const void* from) {
 template <class V> inline void store(void* to, V v) { __builtin_memcpy(to, &v, sizeof(V)); }
 template <class T> inline Vector<T> splat(T x) { return x - Vector<T>{}; }
 
-/// What a storage holds, the type its sums have, and the way there and back.
+/// As many elements as a vector of sums has, and their bits in 32.
+template <class E, class S> struct PartOf { typedef E type __attribute__((vector_size(sizeof(E) * kLanes<S>))); };
+template <class E, class S> using Part = typename PartOf<E, S>::type;
+using Floats = Vector<float>;
+using FloatBits = Vector<std::uint32_t>;
+
+/// What a storage holds, the type its sums have, and the way there and back, of numbers and of vectors.
 template <MatmulStorage> struct Storage;
 template <class E, class S> struct PlainStorage {
   using Element = E;
   using Sum = S;
   static S widen(E x) { return x; }
   static E narrow(S x) { return static_cast<E>(x); }
+  static Vector<S> widen(Part<E, S> x) { return __builtin_convertvector(x, Vector<S>); }
+  static Part<E, S> narrow(Vector<S> x) { return __builtin_convertvector(x, Part<E, S>); }
 };
 template <> struct Storage<MatmulStorage::u8> : PlainStorage<std::uint8_t, std::uint32_t> {};
 template <> struct Storage<MatmulStorage::u16> : PlainStorage<std::uint16_t, std::uint32_t> {};
@@ -82,14 +90,49 @@ template <> struct Storage<MatmulStorage::f64> : PlainStorage<double, double> {}
 template <> struct Storage<MatmulStorage::f16> {
   using Element = std::uint16_t;
   using Sum = float;
+  using Halves = Part<std::uint16_t, float>;
+#if defined(__F16C__)
+  static float widen(std::uint16_t x) { return _cvtsh_ss(x); }
+  static std::uint16_t narrow(float x) { return _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT); }
+#else
   static float widen(std::uint16_t x) { return widen_float16(x); }
   static std::uint16_t narrow(float x) { return narrow_float16(x); }
+#endif
+#if defined(__AVX512F__)
+  static constexpr __mmask16 kAllLanes =
+      0xffff;  // GCC 12 warns about the undefined operand of intrinsics without a mask
+  static Floats widen(Halves x) { return _mm512_maskz_cvtph_ps(kAllLanes, reinterpret_cast<__m256i>(x)); }
+  static Halves narrow(Floats x) {
+    return reinterpret_cast<Halves>(_mm512_maskz_cvtps_ph(kAllLanes, x, _MM_FROUND_TO_NEAREST_INT));
+  }
+#elif defined(__F16C__)
+  static Floats widen(Halves x) { return _mm256_cvtph_ps(reinterpret_cast<__m128i>(x)); }
+  static Halves narrow(Floats x) { return reinterpret_cast<Halves>(_mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT)); }
+#else
+  static Floats widen(Halves x) {
+    Floats wide;
+    for (int i = 0; i < kLanes<float>; ++i) wide[i] = widen_float16(x[i]);
+    return wide;
+  }
+  static Halves narrow(Floats x) {
+    Halves halves;
+    for (int i = 0; i < kLanes<float>; ++i) halves[i] = narrow_float16(x[i]);
+    return halves;
+  }
+#endif
 };
 template <> struct Storage<MatmulStorage::bf16> {
   using Element = std::uint16_t;
   using Sum = float;
+  using Halves = Part<std::uint16_t, float>;
   static float widen(std::uint16_t x) { return widen_bfloat16(x); }
   static std::uint16_t narrow(float x) { return narrow_bfloat16(x); }
+  static Floats widen(Halves x) { return reinterpret_cast<Floats>(__builtin_convertvector(x, FloatBits) << 16); }
+  static Halves narrow(Floats x) {
+    const auto bits = reinterpret_cast<FloatBits>(x);
+    const FloatBits rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16, nan = bits >> 16 | 0x40u;
+    return __builtin_convertvector(x != x ? nan : rounded, Halves);
+  }
 };
 
 template <class S> inline Vector<typename S::Sum> load_widened(const typename S::Element* from) {
@@ -97,10 +140,27 @@ template <class S> inline Vector<typename S::Sum> load_widened(const typename S:
   if constexpr (sizeof(typename S::Element) == sizeof(T)) {
     return load<Vector<T>>(from);
   } else {
-    T wide[kLanes<T>];
-    for (std::int64_t i = 0; i < kLanes<T>; ++i) wide[i] = S::widen(from[i]);
-    return load<Vector<T>>(wide);
+    return S::widen(load<Part<typename S::Element, T>>(from));
   }
+}
+
+/// to[i] = from[i]
+template <class S> inline void widen_row(const typename S::Element* from, std::int64_t count, typename S::Sum* to) {
+  constexpr std::int64_t kSide = kLanes<typename S::Sum>;
+  std::int64_t i = 0;
+  for (; i + kSide <= count; i += kSide) store(to + i, load_widened<S>(from + i));
+  for (; i < count; ++i) to[i] = S::widen(from[i]);
+}
+template <class S> inline void narrow_row(const typename S::Sum* from, std::int64_t count, typename S::Element* to) {
+  using T = typename S::Sum;
+  std::int64_t i = 0;
+  for (; i + kLanes<T> <= count; i += kLanes<T>) store(to + i, S::narrow(load<Vector<T>>(from + i)));
+  for (; i < count; ++i) to[i] = S::narrow(from[i]);
+}
+template <class T> inline void copy_row(const T* from, std::int64_t count, T* to) {
+  std::int64_t i = 0;
+  for (; i + kLanes<T> <= count; i += kLanes<T>) store(to + i, load<Vector<T>>(from + i));
+  for (; i < count; ++i) to[i] = from[i];
 }
 
 inline std::int64_t round_up(std::int64_t x, std::int64_t step) { return (x + step - 1) / step * step; }
