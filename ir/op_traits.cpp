@@ -128,29 +128,37 @@ constexpr OpTraits accumulated(OpTraits t, DTypeRule rule) {
   return rule == DTypeRule::accumulate ? with_precision(t, OperandPrecision::f32) : t;
 }
 
-constexpr std::array<OpTraits, kOpCount> kTraits = {
-#define FERMATA_UNARY(name, rule, formula, vjp, doc) traits_of_family(Family::unary),
-#define FERMATA_BINARY(name, rule, formula, vjp_a, vjp_b, doc) traits_of_family(Family::binary),
-#define FERMATA_STEEP_UNARY(...) with_precision(traits_of_family(Family::unary), OperandPrecision::f32),
-#define FERMATA_STEEP_BINARY(...) with_precision(traits_of_family(Family::binary), OperandPrecision::f32),
-#define FERMATA_TERNARY(name, rule, formula, vjp_a, vjp_b, vjp_c, doc) traits_of_ternary(DTypeRule::rule),
-#define FERMATA_REDUCE(name, rule, vjp, doc) accumulated(traits_of_family(Family::reduce), DTypeRule::rule),
-#define FERMATA_RANDOM(name, formula, doc) traits_of_family(Family::random),
-#define FERMATA_IRREGULAR(name, structure, doc) traits_of<ops::structure>(),
-#define FERMATA_SCAN(name, monoid, rule, doc) accumulated(traits_of<ops::Scan>(), DTypeRule::rule),
-#define FERMATA_COMPOSITE(name, precision, doc) \
-  with_precision(traits_of_family(Family::composite), OperandPrecision::precision),
+// Ops with the same traits share them.
+template <Family kFamily> constexpr OpTraits kOfFamily = traits_of_family(kFamily);
+template <Family kFamily, OperandPrecision kPrecision>
+constexpr OpTraits kPrecise = with_precision(traits_of_family(kFamily), kPrecision);
+template <DTypeRule kRule> constexpr OpTraits kTernary = traits_of_ternary(kRule);
+template <DTypeRule kRule> constexpr OpTraits kReduction = accumulated(traits_of_family(Family::reduce), kRule);
+template <DTypeRule kRule> constexpr OpTraits kScan = accumulated(traits_of<ops::Scan>(), kRule);
+template <class O> constexpr OpTraits kIrregular = traits_of<O>();
+
+constexpr std::array<const OpTraits*, kOpCount> kTraits = {
+#define FERMATA_UNARY(name, rule, formula, vjp, doc) &kOfFamily<Family::unary>,
+#define FERMATA_BINARY(name, rule, formula, vjp_a, vjp_b, doc) &kOfFamily<Family::binary>,
+#define FERMATA_STEEP_UNARY(...) &kPrecise<Family::unary, OperandPrecision::f32>,
+#define FERMATA_STEEP_BINARY(...) &kPrecise<Family::binary, OperandPrecision::f32>,
+#define FERMATA_TERNARY(name, rule, formula, vjp_a, vjp_b, vjp_c, doc) &kTernary<DTypeRule::rule>,
+#define FERMATA_REDUCE(name, rule, vjp, doc) &kReduction<DTypeRule::rule>,
+#define FERMATA_RANDOM(name, formula, doc) &kOfFamily<Family::random>,
+#define FERMATA_IRREGULAR(name, structure, doc) &kIrregular<ops::structure>,
+#define FERMATA_SCAN(name, monoid, rule, doc) &kScan<DTypeRule::rule>,
+#define FERMATA_COMPOSITE(name, precision, doc) &kPrecise<Family::composite, OperandPrecision::precision>,
 #include "ir/ops.def"
 };
-constexpr std::array kFamilies = {traits_of_family(Family::unary),     traits_of_family(Family::binary),
-                                  traits_of_family(Family::ternary),   traits_of_family(Family::reduce),
-                                  traits_of_family(Family::random),    traits_of_family(Family::irregular),
-                                  traits_of_family(Family::composite), traits_of_family(Family::external)};
+constexpr std::array kFamilies = {&kOfFamily<Family::unary>,     &kOfFamily<Family::binary>,
+                                  &kOfFamily<Family::ternary>,   &kOfFamily<Family::reduce>,
+                                  &kOfFamily<Family::random>,    &kOfFamily<Family::irregular>,
+                                  &kOfFamily<Family::composite>, &kOfFamily<Family::external>};
 
 }  // namespace
 
 const OpTraits& traits(Op op) {
-  return is_external(op) ? kFamilies[static_cast<std::size_t>(family(op))] : kTraits[static_cast<std::size_t>(op)];
+  return *(is_external(op) ? kFamilies[static_cast<std::size_t>(family(op))] : kTraits[static_cast<std::size_t>(op)]);
 }
 
 Effect effect_of(Op op) {

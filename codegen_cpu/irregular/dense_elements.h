@@ -9,14 +9,19 @@
 
 namespace fermata {
 
+/// libfermata_run leaves complex numbers to libfermata_run_math (frontend/run/CMakeLists.txt).
+#ifdef FERMATA_INFERENCE_ONLY
+inline constexpr bool kVisitsComplex = false;
+#else
+inline constexpr bool kVisitsComplex = true;
+#endif
 /// visit_compute for complex numbers too.
 template <class F> void visit_number(DType dtype, F&& f) {
-  if (dtype == DType::c64)
-    f.template operator()<std::complex<float>>();
-  else if (dtype == DType::c128)
-    f.template operator()<std::complex<double>>();
-  else
-    visit_compute(dtype, f);
+  if constexpr (kVisitsComplex) {
+    if (dtype == DType::c64) return f.template operator()<std::complex<float>>();
+    if (dtype == DType::c128) return f.template operator()<std::complex<double>>();
+  }
+  visit_compute(dtype, f);
 }
 
 /// memcpy, called also where code is small (frontend/run/CMakeLists.txt): GCC puts a slow instruction in its place.

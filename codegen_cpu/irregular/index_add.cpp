@@ -1,5 +1,5 @@
 // index_add: rows added to x at given positions, in order of positions for every element (rows_by_target.h).
-#include <complex>
+#include <type_traits>
 
 #include "codegen_cpu/irregular/dense_elements.h"
 #include "codegen_cpu/irregular/irregular.h"
@@ -82,21 +82,13 @@ void index_add_half(const CallArgs& args, const std::int64_t* positions) {
 void index_add_call(const CallArgs& args) {
   const Positions positions = positions_of(args);
   if (args.inputs[0].element_count() == 0) return;
-  switch (args.inputs[0].dtype) {
-    case DType::u8:
-    case DType::i8: return index_add<std::uint8_t>(args, positions.data());
-    case DType::u16:
-    case DType::i16: return index_add<std::uint16_t>(args, positions.data());
-    case DType::u32:
-    case DType::i32: return index_add<std::uint32_t>(args, positions.data());
-    case DType::u64:
-    case DType::i64: return index_add<std::uint64_t>(args, positions.data());
-    case DType::f32: return index_add<float>(args, positions.data());
-    case DType::f64: return index_add<double>(args, positions.data());
-    case DType::c64: return index_add<std::complex<float>>(args, positions.data());
-    case DType::c128: return index_add<std::complex<double>>(args, positions.data());
-    default: return index_add_half(args, positions.data());
-  }
+  const DType dtype = args.inputs[0].dtype;
+  if (is_floating(dtype) && byte_size(dtype) == 2) return index_add_half(args, positions.data());
+  visit_number(dtype, [&]<class T>() {
+    if constexpr (!std::is_same_v<T, bool>)
+      index_add<typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type>(
+          args, positions.data());
+  });
 }
 
 }  // namespace

@@ -71,6 +71,10 @@ template <class E, class S> using Part = typename PartOf<E, S>::type;
 using Floats = Vector<float>;
 using FloatBits = Vector<std::uint32_t>;
 
+#if defined(__AVX512F__)
+constexpr __mmask16 kAllLanes = 0xffff;  // GCC 12 warns about undefined operands of intrinsics without a mask
+#endif
+
 /// What a storage holds, the type its sums have, and the way there and back, of numbers and of vectors.
 template <MatmulStorage> struct Storage;
 template <class E, class S> struct PlainStorage {
@@ -99,8 +103,6 @@ template <> struct Storage<MatmulStorage::f16> {
   static std::uint16_t narrow(float x) { return narrow_float16(x); }
 #endif
 #if defined(__AVX512F__)
-  static constexpr __mmask16 kAllLanes =
-      0xffff;  // GCC 12 warns about the undefined operand of intrinsics without a mask
   static Floats widen(Halves x) { return _mm512_maskz_cvtph_ps(kAllLanes, reinterpret_cast<__m256i>(x)); }
   static Halves narrow(Floats x) {
     return reinterpret_cast<Halves>(_mm512_maskz_cvtps_ph(kAllLanes, x, _MM_FROUND_TO_NEAREST_INT));
@@ -127,7 +129,14 @@ template <> struct Storage<MatmulStorage::bf16> {
   using Halves = Part<std::uint16_t, float>;
   static float widen(std::uint16_t x) { return widen_bfloat16(x); }
   static std::uint16_t narrow(float x) { return narrow_bfloat16(x); }
+#if defined(__AVX512F__)  // GCC 12 converts halves of a vector
+  static Floats widen(Halves x) {
+    return reinterpret_cast<Floats>(
+        _mm512_maskz_slli_epi32(kAllLanes, _mm512_maskz_cvtepu16_epi32(kAllLanes, reinterpret_cast<__m256i>(x)), 16));
+  }
+#else
   static Floats widen(Halves x) { return reinterpret_cast<Floats>(__builtin_convertvector(x, FloatBits) << 16); }
+#endif
   static Halves narrow(Floats x) {
     const auto bits = reinterpret_cast<FloatBits>(x);
     const FloatBits rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16, nan = bits >> 16 | 0x40u;

@@ -29,21 +29,21 @@ template <class S> void add_rows(const typename S::Sum* x, const typename S::Ele
   const bool is_narrow = bytes <= kNarrow;
   const std::int64_t ahead = is_narrow ? (2 * kAhead / bytes + 1) * row : 0;
   std::int64_t p = 0;
-  // Sums of a vector of columns from j on, or of column j, go on over kRows rows.
-  const auto add = [&]<int kRows>(std::int64_t j, auto sum, const auto& at) __attribute__((always_inline)) {
-#pragma GCC unroll 4
-    for (int i = 0; i < kRows; ++i) sum = fused(decltype(sum){} + x[p + i], at(matrix + i * row + j), sum);
-    return sum;
-  };
   const auto add_all = [&]<int kRows>(bool asks_ahead) __attribute__((always_inline)) {
+    Vector<T> numbers[kRows];
+#pragma GCC unroll 4
+    for (int i = 0; i < kRows; ++i) numbers[i] = splat(x[p + i]);
     std::int64_t j = 0;
     for (; j + kLanes<T> <= columns; j += kLanes<T>) {
       if (asks_ahead && j % kOfLine == 0)
         for (std::int64_t i = 0; i < kRows; ++i) __builtin_prefetch(matrix + ahead + i * row + j, 0, kToSecondLevel);
-      store(sums + j, add.template operator()<kRows>(j, load<Vector<T>>(sums + j), &load_widened<S>));
+      Vector<T> sum = load<Vector<T>>(sums + j);
+#pragma GCC unroll 4
+      for (int i = 0; i < kRows; ++i) sum = fused(numbers[i], load_widened<S>(matrix + i * row + j), sum);
+      store(sums + j, sum);
     }
     for (; j < columns; ++j)
-      sums[j] = add.template operator()<kRows>(j, sums[j], [](const E* from) { return S::widen(*from); });
+      for (int i = 0; i < kRows; ++i) sums[j] = fused(x[p + i], S::widen(matrix[i * row + j]), sums[j]);
   };
   for (; p + 4 <= k; p += 4, matrix += 4 * row) add_all.template operator()<4>(is_narrow);
   for (; p < k; ++p, matrix += row) add_all.template operator()<1>(false);

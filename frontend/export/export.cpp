@@ -81,7 +81,7 @@ class CpuCheck final : public PlanCheck {
         may_be_called && cell != nullptr && std::ranges::any_of(cell->variants, [&](const KernelVariant& v) {
           return v.ships == Ships::with_run && v.dtypes.has(call.operand_dtype);
         });
-    needs_math |= !is_in_run;
+    needs_math |= !is_in_run || is_of_complex(call);
   }
   bool needs_math = false;
 };

@@ -45,6 +45,9 @@ ChosenKernel select_call(const CallStep& step, const CallArgs& args) {
 }  // namespace
 
 void add_variant(Op op, BackendKey, KernelVariant variant) {
+#ifndef FERMATA_RUN_MATH
+  variant.dtypes = variant.dtypes & kRealOrBoolean;
+#endif
   variants()[static_cast<std::size_t>(op)].push_back(std::move(variant));
 }
 
