@@ -3,18 +3,27 @@
 
 #include "codegen_cpu/code_target.h"
 #include "codegen_cpu/jit_compiler.h"
+#include "codegen_cpu/joined_rows.h"
+#include "codegen_cpu/turned_rows.h"
 
 namespace fermata {
 namespace {
 
-std::vector<ObjectCode> compile_objects(const Kernel& kernel, std::string_view target) {
+std::vector<ObjectCode> compile_objects(const Kernel& kernel, std::int64_t row, std::string_view target) {
   JitCompiler& compiler = JitCompiler::instance();
   std::vector<ObjectCode> objects;
-  objects.push_back({0, compiler.object_for(kernel, nullptr, target, {.streamed = 0, .wide = true})});
+  objects.push_back(
+      {ObjectForm::plain, 0, compiler.object_for(kernel, nullptr, target, {.streamed = 0, .wide = true})});
   const StreamedStores streamable = JitCompiler::streamable(objects.front().bytes);
   if (streamable != 0)
-    objects.push_back(
-        {streamable, compiler.object_for(kernel, nullptr, target, {.streamed = streamable, .wide = true})});
+    objects.push_back({ObjectForm::plain, streamable,
+                       compiler.object_for(kernel, nullptr, target, {.streamed = streamable, .wide = true})});
+  if (const auto joined = row <= kLongestJoinedRow ? joined_kernel(kernel) : std::nullopt)
+    objects.push_back({ObjectForm::joined, 0,
+                       compiler.object_for(*joined, nullptr, target, {.streamed = 0, .wide = true, .joined = true})});
+  if (const auto turned = row <= kLongestTurnedRow ? turned_kernel(kernel) : std::nullopt)
+    objects.push_back({ObjectForm::turned, 0,
+                       compiler.object_for(*turned, nullptr, target, {.streamed = 0, .wide = true, .turned = true})});
   return objects;
 }
 

@@ -12,7 +12,11 @@
 
 namespace fermata {
 
+/// What the code is of: the kernel, or one with its rows turned or joined (codegen_cpu/turned_rows.h, joined_rows.h).
+enum class ObjectForm : std::uint8_t { plain, turned, joined };
+
 struct ObjectCode {
+  ObjectForm form;
   std::uint64_t streamed;  // the non-temporal stores
   std::string bytes;
 };
@@ -21,9 +25,9 @@ struct ObjectCompiler {
   std::span<const std::string_view> targets;  // best first
   /// The target of this machine.
   std::string_view (*own_target)() = nullptr;
-  /// Compiles a kernel optimized for speed; the variant without streaming stores comes first. UnsupportedError FM2101
-  /// if it cannot be compiled, OutOfMemoryError FM3001.
-  std::vector<ObjectCode> (*compile)(const Kernel& kernel, std::string_view target) = nullptr;
+  /// Compiles a kernel optimized for speed, for rows of about `row` elements along the vector axis; the variant without
+  /// streaming stores comes first. UnsupportedError FM2101 if it cannot be compiled, OutOfMemoryError FM3001.
+  std::vector<ObjectCode> (*compile)(const Kernel& kernel, std::int64_t row, std::string_view target) = nullptr;
 };
 
 /// Returns null if the backend has none.

@@ -340,9 +340,8 @@ class Fuser {
   bool turns_rows(const Group& merged) const {
     const Shape& shape = g_.nodes[merged.domain].shape;
     const std::int64_t length = shape[shape.rank() - 1u];
-    return p_.form != PlanForm::shipped && shape.rank() > 1 && merged.reduced == 1u << (shape.rank() - 1u) &&
-           length > 1 && length <= p_.capabilities.turned_rows &&
-           shape[shape.rank() - 2u] >= p_.capabilities.fewest_turned_rows;
+    return shape.rank() > 1 && merged.reduced == 1u << (shape.rank() - 1u) && length > 1 &&
+           length <= p_.capabilities.turned_rows && shape[shape.rank() - 2u] >= p_.capabilities.fewest_turned_rows;
   }
 
   /// Whether a producer at element level would compute much for nothing behind the ends of short rows.

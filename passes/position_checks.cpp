@@ -17,25 +17,20 @@ namespace {
 /// step that may fail never does.
 class InterpretedChecks final : public PositionChecks {
  public:
-  struct Call {
-    ValueId position;  // a value of the kernel's program
-    Op op;
-    std::int64_t axis;
-  };
-  InterpretedChecks(Kernel kernel, std::vector<Node> nodes, std::vector<Call> calls)
-      : PositionChecks(std::move(nodes)), kernel_(std::move(kernel)), calls_(std::move(calls)) {}
+  /// `positions`: those of the nodes, as values of the kernel's program.
+  InterpretedChecks(Kernel kernel, std::vector<Node> nodes, std::vector<ValueId> positions)
+      : PositionChecks(std::move(nodes)), kernel_(std::move(kernel)), positions_(std::move(positions)) {}
 
   void check_empty(const KernelLaunch& launch) const override { interpret_positions(kernel_, launch); }
 
   [[noreturn]] void throw_error(const KernelLaunch& launch, std::span<const BoundNode> bound) const override {
     LaunchFailure& found = *launch.failure;
     if (found.value == kNoValue) interpret(kernel_, launch);
-    for (std::size_t i = 0; i < calls_.size(); ++i) {
-      if (calls_[i].position != found.value) continue;
-      const std::array operands{TensorType{nodes()[i].x.dtype, bound[i].x},
-                                TensorType{nodes()[i].index.dtype, bound[i].index}};
-      throw_position_error(calls_[i].op, calls_[i].axis, operands, std::to_string(found.position), found.number,
-                           bound[i].where);
+    for (std::size_t i = 0; i < positions_.size(); ++i) {
+      if (positions_[i] != found.value) continue;
+      const Node& n = nodes()[i];
+      const std::array operands{TensorType{n.x.dtype, bound[i].x}, TensorType{n.index.dtype, bound[i].index}};
+      throw_position_error(n.op, n.axis, operands, std::to_string(found.position), found.number, bound[i].where);
     }
     throw_internal("a position was out of range, and is no more");
   }
@@ -46,7 +41,7 @@ class InterpretedChecks final : public PositionChecks {
 
  private:
   const Kernel kernel_;
-  const std::vector<Call> calls_;
+  const std::vector<ValueId> positions_;
 };
 
 }  // namespace
@@ -54,17 +49,17 @@ class InterpretedChecks final : public PositionChecks {
 std::shared_ptr<const PositionChecks> position_checks(const Graph& graph, const BuiltKernel& built) {
   if (built.checked.empty()) return nullptr;
   std::vector<PositionChecks::Node> nodes;
-  std::vector<InterpretedChecks::Call> calls;
+  std::vector<ValueId> positions;
   for (const auto& [position, v] : built.checked) {
     const GraphNode& n = graph.nodes[v];
     const auto operand = [&](std::size_t k) -> PositionChecks::Operand {
       const GraphNode& x = graph.nodes[n.operands[k].value];
       return {x.record, x.dtype};
     };
-    nodes.push_back({n.record, operand(0), operand(1)});
-    calls.push_back({position, n.op, axis_of(n.op, n.attributes)});
+    nodes.push_back({n.record, operand(0), operand(1), n.op, axis_of(n.op, n.attributes)});
+    positions.push_back(position);
   }
-  return std::make_shared<InterpretedChecks>(built.kernel, std::move(nodes), std::move(calls));
+  return std::make_shared<InterpretedChecks>(built.kernel, std::move(nodes), std::move(positions));
 }
 
 }  // namespace fermata

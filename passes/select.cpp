@@ -97,8 +97,7 @@ std::int64_t elements_along(const Shape& shape, unsigned begin, unsigned end) {
 bool may_gather(const Program& program, const GraphNode& n, DType operand) {
   const Graph& g = program.graph;
   const GraphNode& index = g.nodes[n.operands[1].value];
-  if (program.form == PlanForm::shipped || n.dtype != operand || is_complex(n.dtype) || index.dtype == DType::u64)
-    return false;
+  if (n.dtype != operand || is_complex(n.dtype) || index.dtype == DType::u64) return false;
   const auto axis = static_cast<unsigned>(axis_of(n.op, n.attributes));
   const unsigned rank = n.shape.rank(), behind = axis + rank + 1 - g.nodes[n.operands[0].value].shape.rank();
   if (behind < rank) return elements_along(n.shape, behind, rank) >= kShortestPickedRow;
@@ -109,7 +108,7 @@ bool may_gather(const Program& program, const GraphNode& n, DType operand) {
 bool may_join(const Program& program, const GraphNode& n) {
   constexpr std::size_t kMostParts = 4;
   constexpr std::int64_t kShortestRowOfParts = 256;
-  if (program.form == PlanForm::shipped || n.operands.size() < 2 || n.operands.size() > kMostParts) return false;
+  if (n.operands.size() < 2 || n.operands.size() > kMostParts) return false;
   const Graph& g = program.graph;
   for (const GraphOperand& o : n.operands)
     if (g.nodes[o.value].dtype != n.dtype || is_complex(n.dtype)) return false;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <optional>
 #include <utility>
@@ -182,6 +183,7 @@ class Exporter {
     const std::vector<SampledFunction> functions = samples_.add_records(file);
     name_outputs(file, recording);
     std::vector<Kernel> kernels;
+    rows_.clear();
     compile(file, import_graph(recording.walk()), backend, check, kernels);
     file.draws = samples_.draws(*file.plan), file.draw_count = samples_.draw_count();
     add_leaves(file, recording);
@@ -220,17 +222,27 @@ class Exporter {
   }
 
   /// Kernels are numbered through all plans.
-  static void compile(ProgramBody& body, Graph graph, BackendKey backend, PlanCheck& check,
-                      std::vector<Kernel>& kernels) {
+  void compile(ProgramBody& body, Graph graph, BackendKey backend, PlanCheck& check, std::vector<Kernel>& kernels) {
     std::vector<Kernel> made;
+    std::map<std::uint32_t, Shape> shapes;  // of records
+    for (const GraphNode& n : graph.nodes) shapes.try_emplace(n.record, n.shape);
     body.plan = std::make_unique<Plan>(*compile_shipped_plan(std::move(graph), backend, made));
+    rows_.resize(kernels.size() + made.size(), std::numeric_limits<std::int64_t>::max());
     for (PlanStep& step : body.plan->steps)
       for_each_part(step, [&](const auto& part) {
         check(part);
-        if constexpr (std::same_as<std::remove_cvref_t<decltype(part)>, KernelStep>)
+        if constexpr (std::same_as<std::remove_cvref_t<decltype(part)>, KernelStep>) {
           const_cast<KernelStep&>(part).number += static_cast<std::uint32_t>(kernels.size());
+          rows_[part.number] = std::min(rows_[part.number], row_of(part, shapes.at(part.record)));
+        }
       });
     std::ranges::move(made, std::back_inserter(kernels));
+  }
+  /// Elements along the vector axis of a kernel.
+  static std::int64_t row_of(const KernelStep& step, const Shape& domain) {
+    std::int64_t row = 1;
+    for (unsigned i = step.axes.back().first; i <= step.axes.back().last && i < domain.rank(); ++i) row *= domain[i];
+    return row;
   }
 
   /// What a function reads is given by its calls.
@@ -301,8 +313,12 @@ class Exporter {
     constexpr double kNanoseconds = 1e7;
     const std::vector<std::size_t> number = number_kernels(file, kernels);
     std::vector<const Kernel*> distinct;
+    std::vector<std::int64_t> rows;
     for (std::size_t i = 0; i < kernels.size(); ++i)
-      if (number[i] == distinct.size()) distinct.push_back(&kernels[i]);
+      if (number[i] == distinct.size())
+        distinct.push_back(&kernels[i]), rows.push_back(rows_[i]);
+      else
+        rows[number[i]] = std::min(rows[number[i]], rows_[i]);
     const std::size_t targets = file.targets.size();
     // Checks of bounds are of this process: libfermata_run has none.
     struct Unchecked {
@@ -312,14 +328,15 @@ class Exporter {
     code_.resize(distinct.size() * targets);
     parallel_for(0, static_cast<std::int64_t>(code_.size()), kNanoseconds, [&](std::int64_t begin, std::int64_t end) {
       for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
-        code_[i] = compiler_->compile(*distinct[i / targets], file.targets[i % targets]);
+        code_[i] = compiler_->compile(*distinct[i / targets], rows[i / targets], file.targets[i % targets]);
     });
     std::vector<ProgramKernel> made(distinct.size());
     for (std::size_t i = 0; i < code_.size(); ++i) {
       ProgramKernel& kernel = made[i / targets];
       kernel.description = serialize(*distinct[i / targets]);
       for (const ObjectCode& object : code_[i]) {
-        kernel.objects.push_back({static_cast<std::uint32_t>(i % targets), object.streamed, parts_.add(object.bytes)});
+        kernel.objects.push_back(
+            {static_cast<std::uint32_t>(i % targets), object.form, object.streamed, parts_.add(object.bytes)});
         summary_.code_bytes += object.bytes.size();
       }
     }
@@ -350,6 +367,7 @@ class Exporter {
   std::map<std::pair<const char*, std::size_t>, std::optional<FilePart>> written_;  // constants
   std::vector<std::vector<ObjectCode>> code_;
   std::vector<DeviceImage> images_;
+  std::vector<std::int64_t> rows_;  // of the kernels of a description
   ExportSummary summary_;
 };
 

@@ -208,7 +208,16 @@ class Check {
       }
       require(step.record < p_.records.size(), "the record of a view does not exist");
       const ProgramRecord& record = p_.records[step.record];
-      if (step.kind == PathStep::Kind::after || step.kind == PathStep::Kind::part)
+      if (step.kind == PathStep::Kind::step || step.kind == PathStep::Kind::size || step.kind == PathStep::Kind::plus) {
+        require(step.mask < (step.kind == PathStep::Kind::step ? r : rank(step.record)),
+                "the axis of a number is out of range");
+        r = 0;
+        continue;
+      }
+      if (step.kind == PathStep::Kind::gathered)
+        require(step.mask < r && rank(step.record) + 1 >= r, "the axis of positions is out of range");
+      else if (step.kind == PathStep::Kind::after || step.kind == PathStep::Kind::part ||
+               step.kind == PathStep::Kind::before || step.kind == PathStep::Kind::widened)
         require(rank(step.record) == r && step.mask < r, "the axis of a part is out of range");
       else if (step.kind == PathStep::Kind::view)
         require(is_view(record.op) && !record.operands.empty() && rank(record.operands[0]) == r,
@@ -246,6 +255,12 @@ class Check {
     require(step.axes.size() == k.rank && step.reduced == k.reduced && step.sources.size() == k.accesses.size() &&
                 step.scalars.count == k.scalars.size() && step.stores.size() == k.stores.size(),
             "a step does not match its kernel");
+    require(has_positions(k) == step.may_fail(), "a step does not say what its kernel reads at positions");
+    if (step.may_fail())
+      for (const PositionChecks::Node& n : step.checks->nodes())
+        require(n.record < p_.records.size() && n.x.record < p_.records.size() && n.index.record < p_.records.size() &&
+                    n.axis >= 0 && static_cast<std::size_t>(n.axis) < rank(n.x.record),
+                "what a kernel reads at positions does not exist");
     const std::size_t domain = rank(step.record);
     for (std::size_t i = 0; i < step.sources.size(); ++i) {
       const PlanSlot& slot = (check_source(step.sources[i]), plan_.slots[step.sources[i].slot]);
@@ -255,7 +270,7 @@ class Check {
               "an operand has another dtype than its kernel");
       require(k.accesses[i].half == Half::none || takes_half(step.sources[i], k.accesses[i].half),
               "an operand is not the part that its kernel reads");
-      require(step.element_bytes[i] == (has_memory ? byte_size(k.accesses[i].dtype) : 0),
+      require(step.element_bytes[i] == (k.accesses[i].address_only ? 0 : byte_size(k.accesses[i].dtype)),
               "the operands of a step are invalid");
     }
     for (std::size_t i = 0; i < step.stores.size(); ++i) {

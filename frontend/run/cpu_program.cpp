@@ -66,10 +66,10 @@ void CpuProgram::load_kernels() {
     for (const ProgramObject& o : kernel.objects) {
       if (o.target != target_number_) continue;
       const std::string_view code = part(o.code);
-      if (o.streamed == 0)
+      if (o.form == ObjectForm::plain && o.streamed == 0)
         object = code;
       else
-        variants.push_back({o.streamed, code});
+        variants.push_back({o.form, o.streamed, code});
     }
     if (object.empty()) throw_damaged(source_.path, "a kernel without code");
     try {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "dispatch/object_compiler.h"
 #include "ir/dtype.h"
 #include "ir/op.h"
 #include "runtime/plan.h"
@@ -78,6 +79,7 @@ struct FilePart {
 /// Machine code of a kernel for one target and some streamed stores (codegen_cpu/loaded_executable.h).
 struct ProgramObject {
   std::uint32_t target = 0;  // number among ProgramFile::targets
+  ObjectForm form = ObjectForm::plain;
   std::uint64_t streamed = 0;
   FilePart code;
 };
@@ -152,7 +154,7 @@ struct ProgramFile : ProgramBody {
 
 /// Every part of a file starts at a multiple of this: constants are mapped and read as they lie.
 inline constexpr std::uint64_t kPartAlignment = 64;
-inline constexpr std::uint32_t kFileVersion = 3;
+inline constexpr std::uint32_t kFileVersion = 4;
 
 /// The description of a program as bytes, and back. Reading checks every number: FM2201 for what cannot be. The parts
 /// of the file are not looked at.

@@ -5,10 +5,14 @@
 #pragma once
 
 #include <concepts>
+#include <memory>
 #include <type_traits>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "frontend/run/program_file.h"
+#include "frontend/run/reported_checks.h"
 
 namespace fermata {
 
@@ -21,7 +25,7 @@ template <class S> void transfer(S& stream, ProgramRecord& x) {
 }
 template <class S> void transfer(S& stream, ProgramLeaf& x) { stream(x.is_constant, x.number, x.strides, x.offset); }
 template <class S> void transfer(S& stream, FilePart& x) { stream(x.offset, x.bytes, x.checksum); }
-template <class S> void transfer(S& stream, ProgramObject& x) { stream(x.target, x.streamed, x.code); }
+template <class S> void transfer(S& stream, ProgramObject& x) { stream(x.target, x.form, x.streamed, x.code); }
 template <class S> void transfer(S& stream, ProgramKernel& x) { stream(x.description, x.objects); }
 template <class S> void transfer(S& stream, ProgramImage& x) { stream(x.target, x.functions, x.code); }
 template <class S> void transfer(S& stream, ProgramInput& x) { stream(x.name, x.dtype, x.sizes); }
@@ -56,9 +60,15 @@ template <class S> void transfer(S& stream, CallOperand& x) { stream(x.is_scalar
 template <class S> void transfer_part(S& stream, StepPart& x) {
   stream(x.record, x.sources, x.element_bytes, x.scalars, x.name);
 }
+template <class S> void transfer(S& stream, PositionChecks::Operand& x) { stream(x.record, x.dtype); }
+template <class S> void transfer(S& stream, PositionChecks::Node& x) { stream(x.record, x.x, x.index, x.op, x.axis); }
 template <class S> void transfer(S& stream, KernelStep& x) {
   transfer_part(stream, x);
   stream(x.axes, x.stores, x.reduced, x.ns_per_point, x.number);
+  std::vector<PositionChecks::Node> checked;
+  if (x.checks != nullptr) checked = x.checks->nodes();
+  stream(checked);
+  if (x.checks == nullptr && !checked.empty()) x.checks = std::make_shared<ReportedChecks>(std::move(checked));
 }
 template <class S> void transfer(S& stream, CallStep& x) {
   transfer_part(stream, x);
@@ -78,8 +88,9 @@ template <class S> void transfer(S& stream, Plan& x) {
 template <class E> inline constexpr E last_of = E::of_an_enumeration_that_has_no_last;
 template <> inline constexpr NumberExpression::Form last_of<NumberExpression::Form> =
     NumberExpression::Form::reciprocal_root;
-template <> inline constexpr PathStep::Kind last_of<PathStep::Kind> = PathStep::Kind::half;
+template <> inline constexpr PathStep::Kind last_of<PathStep::Kind> = PathStep::Kind::plus;
 template <> inline constexpr PlanSlot::Kind last_of<PlanSlot::Kind> = PlanSlot::Kind::position;
+template <> inline constexpr ObjectForm last_of<ObjectForm> = ObjectForm::joined;
 template <> inline constexpr EpilogueForm last_of<EpilogueForm> = EpilogueForm::whole;
 template <> inline constexpr DType last_of<DType> = static_cast<DType>(kDTypeCount - 1);
 

@@ -42,6 +42,8 @@ class PositionChecks {
   struct Node {
     std::uint32_t record;
     Operand x, index;
+    Op op;
+    std::int64_t axis;
   };
   /// What is known of such a call when it runs.
   struct BoundNode {

@@ -18,7 +18,7 @@ struct PathStep {
     part,     // take as many along axis `mask` as `record` has
     drop,     // leave out axis `mask`, which has one element
     half,     // the real parts of complex elements, or the imaginary ones if `mask` is 1: elements of half the size
-    // Of what `record` reads along axis `mask` at positions, not in exported programs:
+    // Of what `record` reads along axis `mask` at positions:
     gathered,  // its elements at the first position, with the axes of `record`
     step,      // no memory, but a number: the distance from one position to the next
     // Of part of what `record` joins:
