@@ -23,6 +23,13 @@ namespace {
 
 constexpr std::int64_t kShort = 96;
 
+/// libfermata_run always has vectors (sort_in_vectors.h): what they never leave to the loops here is not compiled.
+#ifdef FERMATA_INFERENCE_ONLY
+constexpr bool kAlwaysHasVectors = true;
+#else
+constexpr bool kAlwaysHasVectors = false;
+#endif
+
 template <class K> struct KeyAndPosition {
   K key;
   std::uint32_t position;  // callers reject lines longer than 2^32 elements
@@ -223,7 +230,9 @@ void sort_call(const CallArgs& args) {
   if (args.outputs[0].element_count() == 0) return;
   const auto sort = attributes_of<ops::Sort>(args);
   if (sort_in_vectors(args, static_cast<unsigned>(sort.axis.value), sort.descending.value)) return;
-  visit_sort_key(args.inputs[0].dtype, [&](auto key) { sort_lines(args, key); });
+  visit_sort_key(args.inputs[0].dtype, [&]<class Key>(Key key) {
+    if constexpr (!kAlwaysHasVectors || sizeof(typename Key::Bits) < 4) sort_lines(args, key);
+  });
 }
 
 void argsort_call(const CallArgs& args) {
@@ -232,7 +241,9 @@ void argsort_call(const CallArgs& args) {
   const auto axis = static_cast<unsigned>(sort.axis.value);
   require_positions(args, args.inputs[0].sizes[axis]);
   if (argsort_in_vectors(args, axis, sort.descending.value)) return;
-  visit_sort_key(args.inputs[0].dtype, [&](auto key) { argsort_lines(args, key); });
+  visit_sort_key(args.inputs[0].dtype, [&]<class Key>(Key key) {
+    if constexpr (!kAlwaysHasVectors || sizeof(typename Key::Bits) < 8) argsort_lines(args, key);
+  });
 }
 
 /// Attributes [axis, k, largest].
@@ -242,7 +253,9 @@ void top_k_indices_call(const CallArgs& args) {
   const auto axis = static_cast<unsigned>(top.axis.value);
   require_positions(args, args.inputs[0].sizes[axis]);
   if (top_k_in_vectors(args, axis, top.k.value, top.largest.value)) return;
-  visit_sort_key(args.inputs[0].dtype, [&](auto key) { top_k_lines(args, key); });
+  visit_sort_key(args.inputs[0].dtype, [&]<class Key>(Key key) {
+    if constexpr (!kAlwaysHasVectors || sizeof(typename Key::Bits) == 8) top_k_lines(args, key);
+  });
 }
 
 }  // namespace
