@@ -25,8 +25,8 @@ std::string_view name(KernelForm form);
 /// The innermost loop of a pointwise op over contiguous or splat operands: the eager path for small dense tensors.
 using InnerLoop = void (*)(void* out, const void* const* in, const bool* splat, std::int64_t n);
 
-/// The smallest library for exported programs that contains a kernel: libfermata_run, or libfermata_run_math.
-enum class Ships : std::uint8_t { with_run, with_math };
+/// The smallest library for exported programs that contains a kernel: libfermata_run, libfermata_run_math, or none.
+enum class Ships : std::uint8_t { with_run, with_math, nowhere };
 
 struct KernelVariant {
   std::string name;  // "simd", "jit", "onednn"

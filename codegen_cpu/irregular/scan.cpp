@@ -74,12 +74,12 @@ template <class Step, class T> void combine_rows(const T* a, const T* b, T* out,
       Lanes<T>::store(out + i, Step::combine(Lanes<T>::load(a + i), Lanes<T>::load(b + i)));
   for (; i < count; ++i) out[i] = Step::combine(a[i], b[i]);
 }
-/// out[i] = combine(a, b[i])
+/// out[i] = combine(a, b[i]); a - 0 is a, also where that is -0.
 template <class Step, class T> void combine_with_row(T a, const T* b, T* out, std::int64_t count) {
   std::int64_t i = 0;
   if constexpr (std::is_arithmetic_v<T>)
     for (; i + Lanes<T>::kCount <= count; i += Lanes<T>::kCount)
-      Lanes<T>::store(out + i, Step::combine(typename Lanes<T>::V{} + a, Lanes<T>::load(b + i)));
+      Lanes<T>::store(out + i, Step::combine(a - typename Lanes<T>::V{}, Lanes<T>::load(b + i)));
   for (; i < count; ++i) out[i] = Step::combine(a, b[i]);
 }
 

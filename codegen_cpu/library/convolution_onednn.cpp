@@ -317,6 +317,7 @@ FERMATA_KERNELS(cpu) {
                  .fits = &convolution_onednn_fits,
                  .cost = &convolution_onednn_cost,
                  .fits_text = kConvolutionOnednnFits,
-                 .epilogue = op != Op::convolution_weight_gradient ? EpilogueForm::planes : EpilogueForm::none});
+                 .epilogue = op != Op::convolution_weight_gradient ? EpilogueForm::planes : EpilogueForm::none,
+                 .ships = Ships::nowhere});
 }
 }  // namespace fermata

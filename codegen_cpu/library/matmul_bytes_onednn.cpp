@@ -106,6 +106,7 @@ FERMATA_KERNELS(cpu) {
                .call = &matmul_i32_onednn,
                .fits = &matmul_i32_onednn_fits,
                .cost = &matmul_i32_onednn_cost,
-               .fits_text = kMatmulI32OnednnFits});
+               .fits_text = kMatmulI32OnednnFits,
+               .ships = Ships::nowhere});
 }
 }  // namespace fermata

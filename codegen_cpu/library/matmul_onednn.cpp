@@ -163,7 +163,8 @@ FERMATA_KERNELS(cpu) {
                .fits_text = kMatmulOnednnFits,
                .epilogue = EpilogueForm::tiles,
                .in_batches = true,
-               .by_rows = true});
+               .by_rows = true,
+               .ships = Ships::nowhere});
   add_variant(Op::matmul_f32, BackendKey::cpu,
               {.name = "onednn",
                .form = KernelForm::library,
@@ -174,6 +175,7 @@ FERMATA_KERNELS(cpu) {
                .fits_text = "bf16, and no empty axis",
                .epilogue = EpilogueForm::tiles,
                .in_batches = true,
-               .by_rows = true});
+               .by_rows = true,
+               .ships = Ships::nowhere});
 }
 }  // namespace fermata

@@ -1,5 +1,6 @@
 // Exported programs give what the function gives: static and dynamic sizes, all kinds of constants, from many threads.
 #include <fermata/program.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -50,8 +51,11 @@ TEST_F(Export, IntegersOfEveryWidthAreAddedUpAndMultiplied) {
     for (const DType t :
          {DType::u8, DType::i8, DType::u16, DType::i16, DType::u32, DType::i32, DType::u64, DType::i64}) {
       const Tensor y = astype(x, t);
-      for (const Tensor& z : {cumsum(y, 1), cumprod(y, 1), scatter_add(y, index, y, 1), matmul(y, y)})
+      for (const Tensor& z : {cumsum(y, 1), cumprod(y, 1), cumulative_max(y, 1), cumulative_min(y, 0),
+                              scatter_add(y, index, y, 1), scatter_reduce(y, index, y, 1, ScatterReduction::amin),
+                              scatter_reduce(y, index, y, 1, ScatterReduction::amax), sort(y, 1)})
         all.push_back(astype(z, DType::f64));
+      if (byte_size(t) == 4) all.push_back(astype(matmul(y, y), DType::f64));  // others: tests/run_math
     }
     return all;
   };
@@ -68,6 +72,59 @@ TEST_F(Export, ChecksOfBoundsStayBehind) {
       path(), [](const Tensor& x) { return exp(x) * 2 + 1; }, ones({5}));
   EXPECT_TRUE(set_bounds_checks(before));
   expect_result(run::Program(path()).run(views({ones({5}).sync()})), 0, full({5}, 2 * std::exp(1.0) + 1));
+}
+
+TEST_F(Export, KernelsPickElementsAtAnySize) {
+  manual_seed(6);
+  const auto model = [](const Tensor& x, const Tensor& index) {
+    return std::array{exp(take(x, index, 0)) * 2.0, roll(x, 1, 0) + roll(x, -1, 0) - x * 2.0,
+                      tanh(concat({x, x * 2.0}, 0)) + 1.0, take(x, index + 1, 0) - take(x, index - 1, 0)};
+  };
+  const auto arguments = [](std::int64_t rows, std::int64_t positions) {
+    const Tensor x = randn({rows, 300}), index = arange(positions, DType::i64) % (rows - 1);
+    sync({x, index});
+    return std::array{x, index};
+  };
+  const auto [x, index] = arguments(40, 70);
+  const ExportSummary summary = export_program(
+      path(), {.dynamic = {{"x", 0, "rows"}, {"index", 0, "positions"}}, .inputs = {"x", "index"}}, model, x, index);
+  EXPECT_EQ(summary.calls, 0);
+  const run::Program program(path());
+  for (const auto& [rows, positions] : {std::pair{40, 70}, {3, 1}, {2, 9}, {500, 33}}) {
+    SCOPED_TRACE(std::to_string(rows) + " " + std::to_string(positions));
+    const auto [y, at] = arguments(rows, positions);
+    const run::Results results = program.run(views({y, at}));
+    const auto wanted = model(y, at);
+    for (std::size_t i = 0; i < wanted.size(); ++i) expect_result(results, i, wanted[i], 1e-5);
+  }
+  const Tensor outside = (index + 39).sync();
+  try {
+    program.run(views({x, outside}));
+    ADD_FAILURE() << "a position is out of range";
+  } catch (const run::Error& error) {
+    EXPECT_EQ(error.code, 1204);
+    EXPECT_THAT(error.what(), testing::HasSubstr("take: a position leaves axis 0 of size 40"));
+  }
+  expect_result(program.run(views({x, index})), 0, model(x, index)[0], 1e-5);
+}
+
+TEST_F(Export, ShortRowsHaveCodeOfTheirOwn) {
+  manual_seed(7);
+  const auto model = [](const Tensor& x) {
+    return std::array{sum(x * x, 1), astype(argmin(x, 1), DType::f32), softmax(x, 1), tanh(x) * 2.0 + x};
+  };
+  for (const std::int64_t length : {1, 3, 7, 16, 24, 33}) {
+    const Tensor x = randn({1000, length}).sync();
+    export_program(path(), {.dynamic = {{"input0", 0, "rows"}, {"input0", 1, "length"}}}, model, x);
+    const run::Program program(path());
+    for (const std::int64_t other : {length, std::int64_t{2}, std::int64_t{5}, std::int64_t{64}}) {
+      SCOPED_TRACE(std::to_string(length) + " " + std::to_string(other));
+      const Tensor y = randn({777, other}).sync();
+      const run::Results results = program.run(views({y}));
+      const auto wanted = model(y);
+      for (std::size_t i = 0; i < wanted.size(); ++i) expect_result(results, i, wanted[i], 1e-5);
+    }
+  }
 }
 
 TEST_F(Export, SizesThatAreDynamicNeedNoCompiler) {

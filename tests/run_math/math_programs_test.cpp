@@ -144,6 +144,20 @@ TEST_F(MathPrograms, RunInLoopsAndThreads) {
   for (const std::string& text : said) EXPECT_EQ(text, "");
 }
 
+TEST_F(MathPrograms, MultiplyAndAddUpWhatTheSmallLibraryDoesNot) {
+  const Tensor x = reshape(arange(36, DType::i64), {6, 6}) - 9, index = reshape(arange(36, DType::i64), {6, 6}) % 4;
+  sync({x, index});
+  for (const DType t :
+       {DType::u8, DType::i8, DType::u16, DType::i16, DType::u64, DType::i64, DType::c64, DType::c128}) {
+    const auto model = [&](const Tensor& a, const Tensor& at) {
+      const Tensor y = astype(a, t);
+      return is_complex(t) ? scatter_add(cumsum(y, 0), at, y, 1) : matmul(y, y);
+    };
+    EXPECT_TRUE(export_program(path(), model, x, index).needs_math) << name(t);
+    EXPECT_EQ(difference(run::Program(path()), {x, index}, model(x, index).sync()), "") << name(t);
+  }
+}
+
 /// libfermata_run has none of this, and says which library has.
 TEST_F(MathPrograms, AreRefusedByTheSmallLibrary) {
   EXPECT_FALSE(export_program(
