@@ -111,7 +111,7 @@ void update_call(const CallArgs& args) {
   std::optional<Region> region;
   if (!row_major && values.element_count() != 0) {
     region = region_in(out, values, offset.value, strides.value);
-    if (!region) return run_row_major(args, update_call);
+    if (!region) return run_row_major(args, &update_call);
   }
   if (out.data != x.data)  // else it is written over
     copy_unless_written(out, x, values, offset.value, strides.value);
