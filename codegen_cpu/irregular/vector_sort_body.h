@@ -200,7 +200,7 @@ template <class K> struct Sorter {
     const V pivots = V{} + pivot;
     K *below = kOthersStay ? spare : keys, *others = kOthersStay ? keys : spare;
     K* const first = below;
-    const auto divide = [&](V v) [[gnu::always_inline]] {
+    const auto divide = [&](V v) __attribute__((always_inline)) {
       const auto mask = Set::below(v, pivots);
       Set::put(v, mask, below), Set::put(v, Set::others(mask), others);
       below += Set::count(mask), others += N - Set::count(mask);
