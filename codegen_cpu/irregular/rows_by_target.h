@@ -29,8 +29,6 @@ struct TargetRange {
       order;  // which positions: order[first], order[first + 1], ... or, where null, first, first + 1, ...
   std::int64_t first, last, count;
   std::int64_t begin, end;
-
-  std::int64_t position(std::int64_t at) const { return order == nullptr ? at : order[at]; }
 };
 
 void for_ranges_by_target(const TargetRows& rows, double ns_per_element, FunctionRef<void(const TargetRange&)> body);
@@ -40,8 +38,12 @@ void for_ranges_by_target(const TargetRows& rows, double ns_per_element, Functio
 template <class Row> void for_rows_by_target(const TargetRows& rows, double ns_per_element, Row row) {
   for_ranges_by_target(rows, ns_per_element, [&](const TargetRange& r) {
     constexpr std::int64_t kAhead = 8;
-    for (std::int64_t at = r.first; at < r.last; ++at)
-      row(r.outer, r.position(at), at + kAhead < r.count ? r.position(at + kAhead) : -1, r.begin, r.end);
+    if (r.order == nullptr)
+      for (std::int64_t at = r.first; at < r.last; ++at)
+        row(r.outer, at, at + kAhead < r.count ? at + kAhead : -1, r.begin, r.end);
+    else
+      for (std::int64_t at = r.first; at < r.last; ++at)
+        row(r.outer, r.order[at], at + kAhead < r.count ? r.order[at + kAhead] : -1, r.begin, r.end);
   });
 }
 

@@ -289,11 +289,20 @@ template <class Step, class E> class Scan {
     if constexpr (kIsUnchanged) combine_with_row<Step>(before, inside, out, length);
     return kIsUnchanged;
   }
-  void load_row(const Bits* x, std::int64_t count, T* to) const {
+  /// The elements of a row where they are, or in `room`.
+  const T* row_at(const Bits* x, std::int64_t count, T* room) const {
+    if constexpr (kIsUnchanged) {
+      return x;
+    } else {
+      for (std::int64_t j = 0; j < count; ++j) room[j] = elements_.load(x[j]);
+      return room;
+    }
+  }
+  void combine_to_row(const T* a, const T* b, std::int64_t count, T* room, Bits* to) const {
     if constexpr (kIsUnchanged)
-      copy_bytes(to, x, count * static_cast<std::int64_t>(sizeof(T)));
+      combine_rows<Step>(a, b, to, count);
     else
-      for (std::int64_t j = 0; j < count; ++j) to[j] = elements_.load(x[j]);
+      combine_rows<Step>(a, b, room, count), store_row(room, count, to);
   }
   void store_row(const T* numbers, std::int64_t count, Bits* to) const {
     if constexpr (kIsUnchanged)
@@ -344,19 +353,22 @@ template <class Step, class E> class Scan {
           __builtin_prefetch(x + kAhead * from_.stride() + j);
           __builtin_prefetch(row + kAhead * to_.stride() + j, 1);
         }
+      const T* numbers = read;
       if (adjacent)
-        load_row(x, count, read);
+        numbers = row_at(x, count, read);
       else
         for (std::int64_t j = 0; j < count; ++j) read[j] = elements_.load(starts[j][i * from_.stride()]);
       if (i % kBlock == 0) {
         for (std::int64_t j = 0; i == kBlock && j < count; ++j) before[j] = inside[j];
         if (i > kBlock) combine_rows<Step>(before, inside, before, count);
-        for (std::int64_t j = 0; j < count; ++j) inside[j] = read[j];
+        for (std::int64_t j = 0; j < count; ++j) inside[j] = numbers[j];
       } else {
-        combine_rows<Step>(inside, read, inside, count);
+        combine_rows<Step>(inside, numbers, inside, count);
       }
-      if (i >= kBlock) combine_rows<Step>(before, inside, read, count);
-      store_row(i < kBlock ? inside : read, count, row);
+      if (i < kBlock)
+        store_row(inside, count, row);
+      else
+        combine_to_row(before, inside, count, read, row);
     }
   }
 
