@@ -29,6 +29,15 @@ constexpr bool kAlwaysHasVectors = true;
 #else
 constexpr bool kAlwaysHasVectors = false;
 #endif
+/// Calls run(key) for the dtype of operand 0; `left`: whether vectors leave keys of so many bytes to it.
+template <class Left, class Run> void without_vectors(const CallArgs& args, Left left, Run&& run) {
+  visit_sort_key(args.inputs[0].dtype, [&]<class Key>(Key key) {
+    if constexpr (!kAlwaysHasVectors || left(sizeof(typename Key::Bits)))
+      run(key);
+    else
+      throw_internal(fmt::format("{}: keys that are always sorted in vectors", name(args.op)), args.where);
+  });
+}
 
 template <class K> struct KeyAndPosition {
   K key;
@@ -230,9 +239,8 @@ void sort_call(const CallArgs& args) {
   if (args.outputs[0].element_count() == 0) return;
   const auto sort = attributes_of<ops::Sort>(args);
   if (sort_in_vectors(args, static_cast<unsigned>(sort.axis.value), sort.descending.value)) return;
-  visit_sort_key(args.inputs[0].dtype, [&]<class Key>(Key key) {
-    if constexpr (!kAlwaysHasVectors || sizeof(typename Key::Bits) < 4) sort_lines(args, key);
-  });
+  without_vectors(
+      args, [](std::size_t bytes) { return bytes < 4; }, [&](auto key) { sort_lines(args, key); });
 }
 
 void argsort_call(const CallArgs& args) {
@@ -241,9 +249,8 @@ void argsort_call(const CallArgs& args) {
   const auto axis = static_cast<unsigned>(sort.axis.value);
   require_positions(args, args.inputs[0].sizes[axis]);
   if (argsort_in_vectors(args, axis, sort.descending.value)) return;
-  visit_sort_key(args.inputs[0].dtype, [&]<class Key>(Key key) {
-    if constexpr (!kAlwaysHasVectors || sizeof(typename Key::Bits) < 8) argsort_lines(args, key);
-  });
+  without_vectors(
+      args, [](std::size_t bytes) { return bytes < 8; }, [&](auto key) { argsort_lines(args, key); });
 }
 
 /// Attributes [axis, k, largest].
@@ -253,9 +260,8 @@ void top_k_indices_call(const CallArgs& args) {
   const auto axis = static_cast<unsigned>(top.axis.value);
   require_positions(args, args.inputs[0].sizes[axis]);
   if (top_k_in_vectors(args, axis, top.k.value, top.largest.value)) return;
-  visit_sort_key(args.inputs[0].dtype, [&]<class Key>(Key key) {
-    if constexpr (!kAlwaysHasVectors || sizeof(typename Key::Bits) == 8) top_k_lines(args, key);
-  });
+  without_vectors(
+      args, [](std::size_t bytes) { return bytes == 8; }, [&](auto key) { top_k_lines(args, key); });
 }
 
 }  // namespace

@@ -37,6 +37,8 @@ inline constexpr const char* kMatmulTinyFits = "M, N and K at most 8, and no emp
 void matmul_portable(const CallArgs& args);
 void matmul_portable(const CallArgs& args, TileEpilogue epilogue);
 bool matmul_portable_fits(const CallArgs& args);
+/// Those that libfermata_run has, too (matmul_portable_body.h); the others are in libfermata_run_math.
+inline constexpr DTypeSet kShippedProducts = kFloating | DType::i32 | DType::u32;
 double matmul_portable_cost(const CallArgs& args);
 
 /// Whether this build has the library and this processor can run it.

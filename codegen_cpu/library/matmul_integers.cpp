@@ -8,7 +8,7 @@ FERMATA_KERNELS(cpu) {
   add_variant(Op::matmul, BackendKey::cpu,
               {.name = "integers",
                .form = KernelForm::library,
-               .dtypes = DTypeSet(DType::i8) | DType::u8 | DType::i16 | DType::u16 | DType::i64 | DType::u64,
+               .dtypes = DTypeSet(kReal.bits & ~kShippedProducts.bits),
                .call = &matmul_portable,
                .cost = &matmul_portable_cost,
                .epilogue = EpilogueForm::tiles,

@@ -325,7 +325,7 @@ FERMATA_KERNELS(cpu) {
   add_variant(Op::matmul, BackendKey::cpu,
               {.name = "portable",
                .form = KernelForm::library,
-               .dtypes = kFloating | DType::i32 | DType::u32,
+               .dtypes = kShippedProducts,
                .call = &matmul_portable,
                .cost = &matmul_portable_cost,
                .epilogue = EpilogueForm::tiles,
