@@ -108,11 +108,40 @@ TEST_F(Export, KernelsPickElementsAtAnySize) {
   expect_result(program.run(views({x, index})), 0, model(x, index)[0], 1e-5);
 }
 
+/// One kernel of two calls cannot tell which of them it was.
+TEST_F(Export, KernelsNameAllCallsWhosePositionItMayBe) {
+  const Tensor x = randn({40, 300}), y = randn({30, 300}), index = arange(9, DType::i64);
+  sync({x, y, index});
+  const auto model = [](const Tensor& a, const Tensor& b, const Tensor& at) { return take(a, at, 0) + take(b, at, 0); };
+  EXPECT_EQ(export_program(path(), model, x, y, index).calls, 0);
+  const run::Program program(path());
+  expect_result(program.run(views({x, y, index})), 0, model(x, y, index), 0);
+  const Tensor outside = (index + 25).sync();
+  try {
+    program.run(views({x, y, outside}));
+    ADD_FAILURE() << "a position is out of range";
+  } catch (const run::Error& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "FM1204 IndexError: take: a position leaves axis 0 of size 40, or take: a position leaves axis 0 of size "
+        "30\n"
+        "  x     f32[40, 300]   axis 0 is 40\n"
+        "  index i64[9]\n"
+        "  x     f32[30, 300]   axis 0 is 30\n"
+        "  index i64[9]\n"
+        "  hint  compile(fn) names the position");
+  }
+}
+
 TEST_F(Export, ShortRowsHaveCodeOfTheirOwn) {
   manual_seed(7);
   const auto model = [](const Tensor& x) {
     return std::array{sum(x * x, 1), astype(argmin(x, 1), DType::f32), softmax(x, 1), tanh(x) * 2.0 + x};
   };
+  const auto code_bytes = [&](std::int64_t length) {
+    return export_program(path(), model, randn({1000, length})).code_bytes;
+  };
+  EXPECT_GT(code_bytes(3), code_bytes(100) + 1000);
   for (const std::int64_t length : {1, 3, 7, 16, 24, 33}) {
     const Tensor x = randn({1000, length}).sync();
     export_program(path(), {.dynamic = {{"input0", 0, "rows"}, {"input0", 1, "length"}}}, model, x);
