@@ -84,19 +84,22 @@ void MemoryAccounts::note_peak() {
   while (before < now && !peak.compare_exchange_weak(before, now, std::memory_order_relaxed)) {}
 }
 
+/// Behind each mapping there is memory that may be read: some libraries load whole vectors at the end of a matrix.
+constexpr std::size_t kReadable = 64 << 10;  // whole pages of any size
+
 void* map_huge_pages(std::size_t bytes) {
-  // One huge page more than asked for, so that an aligned part can be kept.
-  const std::size_t span = bytes + kHugePage;
+  // One huge page more than is kept, so that an aligned part can be kept.
+  const std::size_t kept = bytes + kReadable, span = kept + kHugePage;
   void* const start = mmap(nullptr, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (start == MAP_FAILED) return nullptr;
   auto* const first = static_cast<std::byte*>(start);
   const std::size_t skip = (kHugePage - reinterpret_cast<std::uintptr_t>(first) % kHugePage) % kHugePage;
   if (skip != 0) munmap(first, skip);
-  munmap(first + skip + bytes, kHugePage - skip);
-  madvise(first + skip, bytes, MADV_HUGEPAGE);  // advice: where it is refused, small pages do
+  munmap(first + skip + kept, kHugePage - skip);
+  madvise(first + skip, kept, MADV_HUGEPAGE);  // advice: where it is refused, small pages do
   return first + skip;
 }
 
-void unmap_huge_pages(void* data, std::size_t bytes) { munmap(data, bytes); }
+void unmap_huge_pages(void* data, std::size_t bytes) { munmap(data, bytes + kReadable); }
 
 }  // namespace fermata

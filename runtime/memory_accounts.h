@@ -42,7 +42,7 @@ MemoryAccounts& memory_accounts();
 [[noreturn]] void throw_out_of_memory(std::size_t bytes);
 
 /// Maps fresh memory at a multiple of kHugePage, on huge pages if the system has them; returns null if there is no
-/// more.
+/// more. Some bytes behind it may be read.
 void* map_huge_pages(std::size_t bytes);
 void unmap_huge_pages(void* data, std::size_t bytes);
 
