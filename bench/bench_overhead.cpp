@@ -14,10 +14,7 @@
 #include "runtime/thread_pool.h"
 
 #ifdef FERMATA_WITH_RUN
-#include <fermata/program.h>
-#include <unistd.h>
-
-#include "fermata/export.h"
+#include "bench/exported.h"
 #endif
 
 namespace bench {
@@ -175,48 +172,14 @@ BENCHMARK(replay_decode)->Name("replay/decode");
 
 #ifdef FERMATA_WITH_RUN
 
-/// A program of a function, in a file that goes with it.
-class Exported {
- public:
-  template <class F, class... A> Exported(const fm::ExportOptions& options, F&& f, const A&... arguments) {
-    const fm::ExportSummary summary = fm::export_program(path_, options, f, arguments...);
-    program_.emplace(path_);
-  }
-  ~Exported() { std::filesystem::remove(path_); }
-  Exported(const Exported&) = delete;
-  Exported& operator=(const Exported&) = delete;
-  const std::string& path() const { return path_; }
-  const fm::run::Program& program() const { return *program_; }
-
- private:
-  const std::string path_ =
-      (std::filesystem::temp_directory_path() / ("bench_overhead." + std::to_string(::getpid()) + ".fermata")).string();
-  std::optional<fm::run::Program> program_;
-};
-
-/// Views of tensors for a program.
-std::vector<fm::run::Tensor> views(const std::vector<Tensor>& tensors) {
-  std::vector<fm::run::Tensor> list;
-  for (const Tensor& t : tensors) {
-    const fm::Shape shape = t.shape();
-    list.push_back({const_cast<float*>(t.data<float>()), FERMATA_F32, {shape.begin(), shape.end()}});
-  }
-  return list;
-}
-std::string differs(const fm::run::Results& got, const Tensor& wanted) {
-  const float* const data = got.data<float>(0);
-  return difference({fm::reshape(fm::tensor(std::vector<float>(data, data + wanted.numel())), wanted.shape())},
-                    {wanted});
-}
-
 void exported_chain10(benchmark::State& state) try {
   const Tensor x = small_input();
   const Exported e(
       {}, [](const Tensor& t) { return chain10_cheap(t); }, x);
-  const auto inputs = views({x});
-  if (const std::string d = differs(e.program().run(inputs), chain10_cheap(x)); !d.empty())
+  const Views inputs({x});
+  if (const std::string d = difference(tensors(e.program().run(inputs.list)), {chain10_cheap(x)}); !d.empty())
     return state.SkipWithError(d.c_str());
-  for (auto _ : state) benchmark::DoNotOptimize(e.program().run(inputs));
+  for (auto _ : state) benchmark::DoNotOptimize(e.program().run(inputs.list));
 } catch (const std::exception& error) { state.SkipWithError(error.what()); }
 BENCHMARK(exported_chain10)->Name("exported/chain10");
 
@@ -227,10 +190,10 @@ Exported exported_decoder(const std::vector<Tensor>& x) {
 void exported_decode(benchmark::State& state) try {
   const std::vector<Tensor> x = decode_inputs();
   const Exported e = exported_decoder(x);
-  const auto inputs = views(x);
-  if (const std::string d = differs(e.program().run(inputs), decode(x)[0]); !d.empty())
+  const Views inputs(x);
+  if (const std::string d = difference(tensors(e.program().run(inputs.list)), decode(x)); !d.empty())
     return state.SkipWithError(d.c_str());
-  for (auto _ : state) benchmark::DoNotOptimize(e.program().run(inputs));
+  for (auto _ : state) benchmark::DoNotOptimize(e.program().run(inputs.list));
 } catch (const std::exception& error) { state.SkipWithError(error.what()); }
 BENCHMARK(exported_decode)->Name("exported/decode");
 
@@ -238,12 +201,12 @@ BENCHMARK(exported_decode)->Name("exported/decode");
 void exported_growing_cache(benchmark::State& state) try {
   const std::vector<Tensor> x = decode_inputs();
   const Exported e = exported_decoder(x);
-  auto inputs = views(x);
+  Views inputs(x);
   std::int64_t past = 64;
   for (auto _ : state) {
     past = past == 128 ? 64 : past + 1;
-    inputs[1].sizes[1] = inputs[2].sizes[1] = past;
-    benchmark::DoNotOptimize(e.program().run(inputs));
+    inputs.list[1].sizes[1] = inputs.list[2].sizes[1] = past;
+    benchmark::DoNotOptimize(e.program().run(inputs.list));
   }
 } catch (const std::exception& error) { state.SkipWithError(error.what()); }
 BENCHMARK(exported_growing_cache)->Name("exported/growing_cache");
@@ -252,10 +215,10 @@ BENCHMARK(exported_growing_cache)->Name("exported/growing_cache");
 void exported_load(benchmark::State& state, bool runs) try {
   const std::vector<Tensor> x = decode_inputs();
   const Exported e = exported_decoder(x);
-  const auto inputs = views(x);
+  const Views inputs(x);
   for (auto _ : state) {
     const fm::run::Program program(e.path());
-    if (runs) benchmark::DoNotOptimize(program.run(inputs));
+    if (runs) benchmark::DoNotOptimize(program.run(inputs.list));
   }
 } catch (const std::exception& error) { state.SkipWithError(error.what()); }
 BENCHMARK_CAPTURE(exported_load, alone, false)->Name("exported/load");

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds and runs the benchmarks, and prints one table: eager and compiled times beside the limit of the machine.
-#   scripts/bench.sh [--filter REGEX] [--only overhead|compile|kernels] [--json FILE] [--no-build] [-- BENCHMARK_ARGUMENT ...]
+#   scripts/bench.sh [--filter REGEX] [--only overhead|compile|kernels|exported] [--json FILE] [--no-build] [-- BENCHMARK_ARGUMENT ...]
 # --filter REGEX  only benchmarks whose name matches (copy_64MiB and the peaks always run with the kernels, as their limit)
-# --only BINARY   only one of the three binaries
+# --only BINARY   only one binary; `exported` runs only if named
 # --json FILE     write all results and the table's figures to FILE
 # Kernels are chosen by prediction alone (FERMATA_CALIBRATE=0): else runs that try another kernel are among the timed ones.
 # Arguments after -- are passed to the binaries, for example --benchmark_repetitions=5 (the table shows the best repetition).
@@ -14,7 +14,7 @@ filter=. binaries=(overhead compile kernels) json= build=1
 while [ $# -gt 0 ]; do
   case $1 in
     --filter) filter=${2:?--filter needs a regular expression}; shift ;;
-    --only) binaries=("${2:?--only needs overhead, compile or kernels}"); shift ;;
+    --only) binaries=("${2:?--only needs overhead, compile, kernels or exported}"); shift ;;
     --json) json=$(cd "$here" && realpath -m "${2:?--json needs a file}"); shift ;;
     --no-build) build= ;;
     --) shift; break ;;

@@ -8,6 +8,7 @@ its dtype, whichever is longer, with the same number of threads in the same run.
 """
 import argparse
 import json
+import math
 import re
 import sys
 
@@ -135,6 +136,18 @@ def kernel_rows(times, counters):
     return sorted(rows, key=lambda row: (order[row["name"]], row["threads"]))
 
 
+def exported_rows(counters):
+    """The best run of each exported program, and of the compiled function that ran in turns with it."""
+    rows = []
+    for full, row in counters.items():
+        match = re.fullmatch(r"(.+)/exported/threads:(\d+)", full)
+        if match:
+            compiled = row["compiled"] * 1e9
+            rows.append({"name": match[1], "threads": int(match[2]), "compiled_ns": compiled,
+                         "exported_ns": row["ratio"] * compiled, "ratio": row["ratio"]})
+    return rows
+
+
 def print_table(header, rows):
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     for row in [header, *rows]:
@@ -150,8 +163,11 @@ def main():
     arguments = parser.parse_args()
     times, counters, errors = read(arguments.results)
 
-    kernels = kernel_rows(times, counters)
-    single = {name: time for name, time in times.items() if not re.search(r"/(eager|compiled)/threads:\d+$", name)}
+    kernels, exported = kernel_rows(times, counters), exported_rows(counters)
+    unsupported = [error for error in errors if ": not supported: " in error]
+    errors = [error for error in errors if error not in unsupported]
+    single = {name: time for name, time in times.items()
+              if not re.search(r"/(eager|compiled|exported)/threads:\d+$", name)}
     if single:
         print_table(["benchmark", "time"], [[name, text(time)] for name, time in single.items()])
     for threads in (1, 2):
@@ -166,11 +182,18 @@ def main():
                     [[row["name"], str(row["threads"]), text(row["eager_ns"]), text(row["compiled_ns"]),
                       ratio(row["eager_ns"], row["compiled_ns"]), text(row["limit_ns"]),
                       ratio(row["compiled_ns"], row["limit_ns"])] for row in kernels])
-    for error in errors:
+    if exported:
+        print()
+        print_table(["exported program", "threads", "compiled", "exported", "exported/compiled"],
+                    [[row["name"], str(row["threads"]), text(row["compiled_ns"]), text(row["exported_ns"]),
+                      f"{row['ratio']:.2f}"] for row in exported])
+        mean = math.exp(sum(math.log(row["ratio"]) for row in exported) / len(exported))
+        print(f"exported/compiled: geometric mean {mean:.2f} of {len(exported)}")
+    for error in [*unsupported, *errors]:
         print("did not run:", error)
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as stream:
-            json.dump({"times_ns": times, "kernels": kernels, "errors": errors}, stream, indent=1)
+            json.dump({"times_ns": times, "kernels": kernels, "exported": exported, "errors": errors}, stream, indent=1)
             stream.write("\n")
     return 0 if times and not errors else 1
 

@@ -39,6 +39,18 @@ class BenchTable(unittest.TestCase):
             row("matmul_1024/compiled/threads:2", 12.5)])
         self.assertIn("matmul_1024 2 - 12.5 ms - 10.0 ms 1.25", lines)
 
+    def test_exported_programs_beside_compiled_functions(self):
+        status, lines, written = table([
+            row("topk/exported/threads:1/manual_time", 9.0, compiled=0.004, ratio=2.0),
+            row("sort/exported/threads:1/manual_time", 9.0, compiled=0.001, ratio=0.5),
+            dict(row("adam/exported/threads:1/manual_time", 0.0), error_occurred=True,
+                 error_message="not supported: it writes its inputs")])
+        self.assertEqual(status, 0)
+        self.assertIn("topk 1 4.00 ms 8.00 ms 2.00", lines)
+        self.assertIn("exported/compiled: geometric mean 1.00 of 2", lines)
+        self.assertIn("did not run: adam/exported/threads:1: not supported: it writes its inputs", lines)
+        self.assertEqual([r["name"] for r in written["exported"]], ["topk", "sort"])
+
     def test_best_of_repetitions_and_no_aggregates(self):
         _, _, written = table([row("dispatch/noop", 3.0, "ns"), row("dispatch/noop", 2.0, "ns"),
                                dict(row("dispatch/noop", 1.0, "ns"), run_type="aggregate")])
