@@ -2,6 +2,7 @@
 #include "codegen_cpu/jit_executable.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <exception>
 #include <map>
@@ -9,11 +10,13 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "codegen_cpu/exchanged_axes.h"
 #include "codegen_cpu/jit_compiler.h"
 #include "codegen_cpu/joined_rows.h"
 #include "codegen_cpu/loader.h"
+#include "codegen_cpu/narrowed_kernel.h"
 #include "codegen_cpu/staged_columns.h"
 #include "codegen_cpu/turned_rows.h"
 #include "dispatch/kernel_cache.h"
@@ -25,15 +28,21 @@
 namespace fermata {
 namespace {
 
+/// Values of the integer scalars of a kernel.
+using Numbers = std::vector<std::uint64_t>;
+
 class VariableExecutable final : public LoadedExecutable {
  public:
-  VariableExecutable(std::string_view bytes, const Kernel& kernel, std::string_view target)
+  enum class Code : std::uint8_t { quick, narrowed_wide };
+  VariableExecutable(std::string_view bytes, const Kernel& kernel, std::string_view target, Code code)
       : LoadedExecutable(bytes, KernelNameScope::current()),
         kernel_(kernel),
         turned_(turned_kernel(kernel)),
         joined_(joined_kernel(kernel)),
         staged_(staged_kernels(kernel)),
         may_exchange_axes_(may_exchange_axes(kernel)),
+        is_wide_(code == Code::narrowed_wide),
+        may_narrow_(code == Code::quick && may_narrow(kernel)),
         target_(target),
         name_(KernelNameScope::current()) {}
 
@@ -45,6 +54,8 @@ class VariableExecutable final : public LoadedExecutable {
   const Executable& variant_for(const KernelLaunch& launch, bool may_stream) const override {
     std::int64_t points = 1;
     for (unsigned axis = 0; axis < kernel_.rank; ++axis) points *= launch.sizes[axis];
+    if (may_narrow_)
+      if (const Executable* const narrowed = narrowed_for(launch, points, may_stream)) return *narrowed;
     if (joined_ && has_rows_to_join(kernel_, launch)) {
       if (const Executable* const joined = variants_->joined.load(std::memory_order_acquire)) return *joined;
       return is_worth_widening(points) ? variant({.streamed = 0, .wide = true, .joined = true}) : *this;
@@ -66,6 +77,7 @@ class VariableExecutable final : public LoadedExecutable {
     const bool is_large = may_stream && points * kLargestElement >= stream_threshold();
     const StreamedStores streamed = is_large ? stores_to_stream(kernel_, launch) & streamable() : 0;
     if (streamed == 0) {
+      if (is_wide_) return *this;
       if (const Executable* const wide = variants_->wide.load(std::memory_order_acquire)) return *wide;
       if (!is_worth_widening(points)) return *this;
     }
@@ -81,6 +93,107 @@ class VariableExecutable final : public LoadedExecutable {
     return at->second != nullptr ? *at->second : *this;
   }
 
+  /// Code for a kernel with some numbers. Without an executable it is being compiled, or there is none.
+  struct Narrowed {
+    Numbers numbers;
+    std::atomic<const Executable*> ready{nullptr};
+    std::atomic<bool> is_made{false};
+    std::shared_ptr<const Executable> executable;
+    void keep(std::shared_ptr<const Executable> made) {
+      executable = std::move(made);
+      ready.store(executable.get(), std::memory_order_release);
+      is_made.store(true, std::memory_order_release);
+    }
+  };
+
+  /// Code for the numbers of a launch; null where there is none.
+  const Executable* narrowed_for(const KernelLaunch& launch, std::int64_t points, bool may_stream) const {
+    for (const auto& narrowed : variants_->narrowed) {
+      const Narrowed* const n = narrowed.load(std::memory_order_acquire);
+      if (n == nullptr) {
+        if (!narrows_now(launch, points)) return nullptr;
+        narrow(launch);
+        return narrowed_for(launch, 0, may_stream);
+      }
+      if (!has_numbers(launch, n->numbers)) continue;
+      if (const Executable* const ready = n->ready.load(std::memory_order_acquire))
+        return &ready->variant_for(launch, may_stream);
+      return n->is_made.load(std::memory_order_acquire) ? nullptr : this;
+    }
+    return nullptr;
+  }
+  /// Whether work that is worth compiling for keeps coming with the same numbers. Small launches are not asked: threads
+  /// with one kernel do not write one cache line in turns.
+  bool narrows_now(const KernelLaunch& launch, std::int64_t points) const {
+    constexpr std::uint32_t kTimes = 3;
+    if (is_warming_up) [[unlikely]]
+      return true;
+    if (is_small(points) || !is_worth_widening(points)) return false;
+    std::uint64_t hash = 0;
+    for (const std::uint64_t number : numbers_of(launch)) hash = (hash ^ number) * 0x9e3779b97f4a7c15u;
+    const bool is_same = last_numbers_.exchange(hash, std::memory_order_relaxed) == hash;
+    if (!is_same) times_.store(0, std::memory_order_relaxed);
+    return is_same && times_.fetch_add(1, std::memory_order_relaxed) >= kTimes;
+  }
+  template <class F> void for_numbers(const KernelLaunch& launch, F&& f) const {
+    for (std::size_t i = 0; i < kernel_.scalars.size(); ++i) {
+      if (!is_integer(kernel_.scalars[i])) continue;
+      const auto width = 8 * byte_size(kernel_.scalars[i]);
+      f(launch.scalars[i] & (~std::uint64_t{0} >> (64 - width)));
+    }
+  }
+  Numbers numbers_of(const KernelLaunch& launch) const {
+    Numbers numbers;
+    for_numbers(launch, [&](std::uint64_t number) { numbers.push_back(number); });
+    return numbers;
+  }
+  bool has_numbers(const KernelLaunch& launch, const Numbers& numbers) const {
+    std::size_t at = 0;
+    bool same = true;
+    for_numbers(launch, [&](std::uint64_t number) { same = same && number == numbers[at++]; });
+    return same;
+  }
+  void narrow(const KernelLaunch& launch) const {
+    const std::lock_guard lock(variants_->mutex);
+    auto& entries = variants_->narrowed_entries;
+    const bool is_there =
+        std::ranges::any_of(entries, [&](const auto& entry) { return has_numbers(launch, entry->numbers); });
+    if (is_there || entries.size() == variants_->narrowed.size()) return;
+    Narrowed* const made = entries.emplace_back(std::make_unique<Narrowed>()).get();
+    made->numbers = numbers_of(launch);
+    const std::optional<Kernel> kernel = narrowed_kernel(kernel_, launch.scalars);
+    const bool waits = !target_.empty() || thread_count() == 1;
+    if (!kernel || (!waits && !JitCompiler::instance().load()))
+      made->keep(nullptr);
+    else if (waits)
+      made->keep(narrowed(*kernel, name_ + "_narrowed", target_));
+    else
+      run_in_background([variants = variants_, made, kernel = *kernel, name = name_ + "_narrowed"] {
+        made->keep(narrowed(kernel, name, {}));
+      });
+    variants_->narrowed[entries.size() - 1].store(made, std::memory_order_release);
+  }
+  static std::shared_ptr<const Executable> narrowed(const Kernel& kernel, const std::string& name,
+                                                    const std::string& target) {
+    try {
+      const KernelNameScope scope(name);
+      return std::make_shared<VariableExecutable>(object_of(kernel, {.streamed = 0, .wide = true}, target), kernel,
+                                                  target, Code::narrowed_wide);
+    } catch (const std::exception&) { return nullptr; }
+  }
+  /// From the disk if it is there.
+  static std::string object_of(const Kernel& kernel, const JitVariant& wanted, const std::string& target) {
+    JitCompiler& compiler = JitCompiler::instance();
+    if (!target.empty()) return compiler.object_for(kernel, nullptr, target, wanted);
+    if (auto found = compiler.found_object(kernel, wanted)) return *std::move(found);
+    return compiler.kept_object(kernel, wanted);
+  }
+
+  bool is_small(std::int64_t points) const {
+    constexpr std::int64_t kSmall = std::int64_t{1} << 18;
+    return points * static_cast<std::int64_t>(kernel_.program.size()) < kSmall;
+  }
+
   /// Counts the work of a launch: wide code takes some milliseconds to compile and saves a fifth. Launches on several
   /// threads at once may be counted as one. Of small launches one in some dozens is counted, for all of those: threads
   /// with one kernel do not write one cache line in turns.
@@ -88,13 +201,13 @@ class VariableExecutable final : public LoadedExecutable {
     if (is_warming_up) [[unlikely]]
       return true;
     const auto size = static_cast<std::int64_t>(kernel_.program.size());
-    constexpr std::int64_t kSmall = std::int64_t{1} << 18, kOneIn = 64;
+    constexpr std::int64_t kOneIn = 64;
     static constinit thread_local std::uint32_t random = 1;  // a period of the program must not hide a kernel
-    const bool is_small = points * size < kSmall;
-    if (is_small) random = random * 1664525 + 1013904223;
+    const bool small = is_small(points);
+    if (small) random = random * 1664525 + 1013904223;
     std::int64_t work = work_.load(std::memory_order_relaxed);
-    if (!is_small || random >> 26 == 0) {
-      work += points * size * (is_small ? kOneIn : 1);
+    if (!small || random >> 26 == 0) {
+      work += points * size * (small ? kOneIn : 1);
       work_.store(work, std::memory_order_relaxed);
     }
     // About 25 ms, in the background if there are several threads, which is what so much work takes. One thread waits
@@ -140,18 +253,13 @@ class VariableExecutable final : public LoadedExecutable {
   static std::shared_ptr<const Executable> staged(const Kernel& kernel, const StagedKernels& kernels,
                                                   const std::string& name, const std::string& target) {
     try {
-      JitCompiler& compiler = JitCompiler::instance();
-      const auto object_of = [&](const Kernel& part, const JitVariant& wanted) {
-        if (!target.empty()) return compiler.object_for(part, nullptr, target, wanted);
-        if (auto found = compiler.found_object(part, wanted)) return *std::move(found);
-        return compiler.kept_object(part, wanted);
-      };
       const std::string results = name + "_results";
       const KernelNameScope scope(results);
       return staged_executable(
           kernel, kernels,
-          executable_from_object(object_of(kernels.reductions, {.streamed = 0, .wide = true}), name + "_reductions"),
-          variable_executable(object_of(kernels.results, {}), kernels.results, target));
+          executable_from_object(object_of(kernels.reductions, {.streamed = 0, .wide = true}, target),
+                                 name + "_reductions"),
+          variable_executable(object_of(kernels.results, {}, target), kernels.results, target));
     } catch (const std::exception&) { return nullptr; }
   }
 
@@ -188,6 +296,8 @@ class VariableExecutable final : public LoadedExecutable {
     std::map<JitVariant, std::shared_ptr<const Executable>> ready;  // null: being compiled, or failed
     std::atomic<const Executable*> wide{nullptr};                   // the one that does not stream, once it is there
     std::atomic<const Executable*> turned{nullptr}, joined{nullptr}, staged{nullptr};
+    std::array<std::atomic<const Narrowed*>, 4> narrowed{};  // in order; null: no more yet
+    std::vector<std::unique_ptr<Narrowed>> narrowed_entries;
     void keep(const JitVariant& variant, std::shared_ptr<const Executable> made) {
       auto& first = variant.turned ? turned : variant.joined ? joined : variant.staged ? staged : wide;
       if (variant.streamed == 0) first.store(made.get(), std::memory_order_release);
@@ -197,10 +307,12 @@ class VariableExecutable final : public LoadedExecutable {
   const Kernel kernel_;
   const std::optional<Kernel> turned_, joined_;
   const std::optional<StagedKernels> staged_;
-  const bool may_exchange_axes_;
+  const bool may_exchange_axes_, is_wide_, may_narrow_;
   const std::string target_, name_;
   const std::shared_ptr<Variants> variants_ = std::make_shared<Variants>();
   mutable std::atomic<std::int64_t> work_{0};  // operations so far
+  mutable std::atomic<std::uint64_t> last_numbers_{0};
+  mutable std::atomic<std::uint32_t> times_{0};  // of large launches in a row that had the same numbers
 };
 
 }  // namespace
@@ -211,7 +323,7 @@ std::shared_ptr<const Executable> executable_from_object(std::string_view object
 
 std::shared_ptr<const Executable> variable_executable(std::string_view object, const Kernel& kernel,
                                                       std::string_view target) {
-  return std::make_shared<VariableExecutable>(object, kernel, target);
+  return std::make_shared<VariableExecutable>(object, kernel, target, VariableExecutable::Code::quick);
 }
 
 }  // namespace fermata

@@ -4,6 +4,7 @@
 #include "codegen_cpu/code_target.h"
 #include "codegen_cpu/jit_compiler.h"
 #include "codegen_cpu/joined_rows.h"
+#include "codegen_cpu/narrowed_kernel.h"
 #include "codegen_cpu/turned_rows.h"
 
 namespace fermata {
@@ -30,8 +31,10 @@ std::vector<ObjectCode> compile_objects(const Kernel& kernel, std::int64_t row, 
 }  // namespace
 
 const ObjectCompiler& cpu_object_compiler() {
-  static constexpr ObjectCompiler kCompiler{
-      .targets = kCodeTargets, .own_target = [] { return code_target(); }, .compile = &compile_objects};
+  static constexpr ObjectCompiler kCompiler{.targets = kCodeTargets,
+                                            .own_target = [] { return code_target(); },
+                                            .compile = &compile_objects,
+                                            .narrowed = &narrowed_kernel};
   return kCompiler;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,6 +29,8 @@ struct ObjectCompiler {
   /// Compiles a kernel optimized for speed, for rows of about `row` elements along the vector axis; the variant without
   /// streaming stores comes first. UnsupportedError FM2101 if it cannot be compiled, OutOfMemoryError FM3001.
   std::vector<ObjectCode> (*compile)(const Kernel& kernel, std::int64_t row, std::string_view target) = nullptr;
+  /// A faster kernel of launches that all have these integer scalars (codegen_cpu/narrowed_kernel.h), if there is one.
+  std::optional<Kernel> (*narrowed)(const Kernel& kernel, const std::uint64_t* numbers) = nullptr;
 };
 
 /// Returns null if the backend has none.

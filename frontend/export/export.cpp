@@ -227,16 +227,40 @@ class Exporter {
     std::map<std::uint32_t, Shape> shapes;  // of records
     for (const GraphNode& n : graph.nodes) shapes.try_emplace(n.record, n.shape);
     body.plan = std::make_unique<Plan>(*compile_shipped_plan(std::move(graph), backend, made));
-    rows_.resize(kernels.size() + made.size(), std::numeric_limits<std::int64_t>::max());
+    std::map<std::uint32_t, std::uint32_t> numbers;  // of those that are kept as they were made
+    const auto add = [&](Kernel kernel) {
+      kernels.push_back(std::move(kernel));
+      rows_.push_back(std::numeric_limits<std::int64_t>::max());
+      return static_cast<std::uint32_t>(kernels.size() - 1);
+    };
     for (PlanStep& step : body.plan->steps)
       for_each_part(step, [&](const auto& part) {
         check(part);
         if constexpr (std::same_as<std::remove_cvref_t<decltype(part)>, KernelStep>) {
-          const_cast<KernelStep&>(part).number += static_cast<std::uint32_t>(kernels.size());
-          rows_[part.number] = std::min(rows_[part.number], row_of(part, shapes.at(part.record)));
+          auto& number = const_cast<KernelStep&>(part).number;
+          if (auto narrowed = backend == BackendKey::cpu ? narrow(body, part, made[number]) : std::nullopt)
+            number = add(*std::move(narrowed));
+          else if (const auto at = numbers.find(number); at != numbers.end())
+            number = at->second;
+          else
+            number = numbers.try_emplace(number, add(made[number])).first->second;
+          rows_[number] = std::min(rows_[number], row_of(part, shapes.at(part.record)));
         }
       });
-    std::ranges::move(made, std::back_inserter(kernels));
+  }
+  /// The kernel of a step that has the same integers in every run.
+  std::optional<Kernel> narrow(const ProgramBody& body, const KernelStep& step, const Kernel& kernel) const {
+    std::vector<std::uint64_t> numbers(kernel.scalars.size());
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      if (!is_integer(kernel.scalars[i])) continue;
+      const ScalarSource& from = body.plan->scalars[step.scalars.first + i];
+      const ProgramRecord& record = body.records[from.record];
+      if (draws_numbers(record.op) || from.index >= record.scalars.size() ||
+          record.scalars[from.index].form != NumberExpression::Form::bits)
+        return {};
+      numbers[i] = record.scalars[from.index].bits;
+    }
+    return compiler_->narrowed(kernel, numbers.data());
   }
   /// Elements along the vector axis of a kernel.
   static std::int64_t row_of(const KernelStep& step, const Shape& domain) {
