@@ -84,13 +84,17 @@ std::optional<Shape> reshape_strides(std::span<const std::int64_t> sizes, std::s
   Shape result(new_sizes);
   std::size_t old_end = old_sizes.rank(), new_end = new_sizes.size();
   while (old_end > 0) {
+    if (new_end == 0) return std::nullopt;
     std::size_t old_begin = old_end - 1, new_begin = new_end - 1;
     std::int64_t old_count = old_sizes[old_begin], new_count = new_sizes[new_begin];
     while (old_count != new_count) {
-      if (old_count < new_count)
-        old_count *= old_sizes[--old_begin];
+      std::size_t& begin = old_count < new_count ? old_begin : new_begin;
+      if (begin == 0) return std::nullopt;  // not as many elements
+      --begin;
+      if (&begin == &old_begin)
+        old_count *= old_sizes[begin];
       else
-        new_count *= new_sizes[--new_begin];
+        new_count *= new_sizes[begin];
     }
     for (std::size_t i = old_begin; i + 1 < old_end; ++i)
       if (old_strides[i] != old_sizes[i + 1] * old_strides[i + 1]) return std::nullopt;
@@ -101,6 +105,9 @@ std::optional<Shape> reshape_strides(std::span<const std::int64_t> sizes, std::s
     }
     old_end = old_begin, new_end = new_begin;
   }
+  if (std::any_of(new_sizes.begin(), new_sizes.begin() + static_cast<std::ptrdiff_t>(new_end),
+                  [](std::int64_t size) { return size != 1; }))
+    return std::nullopt;
   for (std::size_t i = new_end; i-- > 0;) result[i] = i + 1 < new_sizes.size() ? result[i + 1] * new_sizes[i + 1] : 1;
   return result;
 }

@@ -220,7 +220,8 @@ class Check {
                step.kind == PathStep::Kind::before || step.kind == PathStep::Kind::widened)
         require(rank(step.record) == r && step.mask < r, "the axis of a part is out of range");
       else if (step.kind == PathStep::Kind::view)
-        require(is_view(record.op) && !record.operands.empty() && rank(record.operands[0]) == r,
+        require(is_view(record.op) && !record.operands.empty() &&
+                    (record.op == Op::reshape || rank(record.operands[0]) == r),  // also of what its operand reshapes
                 "a view has the wrong rank");
       else
         require(rank(step.record) >= r, "a broadcast removes axes");

@@ -51,6 +51,11 @@ TEST(Shape, ReshapeKeepsViewsWhereStridesAllow) {
   EXPECT_EQ(reshape_strides(Shape{1, 1}, Shape{9, 9}, Shape{}), Shape{});
   EXPECT_TRUE(reshape_strides(Shape{1}, Shape{5}, Shape{1, 1}).has_value());
   EXPECT_EQ(reshape_strides(Shape{0, 3}, Shape{1, 5}, Shape{3, 0}), dense_strides(Shape{3, 0}));
+  // Not as many elements: a file may say so.
+  EXPECT_EQ(reshape_strides(Shape{2, 3}, Shape{3, 1}, Shape{15}), std::nullopt);
+  EXPECT_EQ(reshape_strides(Shape{2, 3}, Shape{3, 1}, Shape{}), std::nullopt);
+  EXPECT_EQ(reshape_strides(Shape{3}, Shape{1}, Shape{4, 3}), std::nullopt);
+  EXPECT_EQ(reshape_strides(Shape{3}, Shape{1}, Shape{3, 0}), std::nullopt);
 }
 
 std::vector<std::int64_t> offsets_in_order(const Shape& sizes, const Shape& strides) {

@@ -66,6 +66,47 @@ TEST_F(Export, IntegersOfEveryWidthAreAddedUpAndMultiplied) {
   for (std::size_t i = 0; i < wanted.size(); ++i) expect_result(results, i, wanted[i], 0);
 }
 
+/// One reshape of two stays, which has another operand then than its record.
+TEST_F(Export, OperandsMayBeReshapedTwice) {
+  manual_seed(4);
+  const auto model = [](const Tensor& x, const Tensor& m) { return einsum("bi,bij,bj->b", {x, m, x}); };
+  const auto arguments = [](std::int64_t rows) {
+    const Tensor x = randn({rows, 7}), m = randn({rows, 7, 7});
+    sync({x, m});
+    return std::array{x, m};
+  };
+  const auto [x, m] = arguments(50);
+  export_program(path(), {.dynamic = {{0, 0, "rows"}, {1, 0, "rows"}}}, model, x, m);
+  const run::Program program(path());
+  for (const std::int64_t rows : {50, 1, 8}) {
+    const auto [y, n] = arguments(rows);
+    expect_result(program.run(views({y, n})), 0, model(y, n));
+  }
+}
+
+/// Integers of a program are computed in 16 bits where they fit, whether its sizes are among them or not.
+TEST_F(Export, BytesAreComputedInNarrowIntegers) {
+  const auto model = [](const Tensor& x, const Tensor& y) {
+    const Tensor a = astype(x, DType::i32), b = astype(y, DType::i64);
+    return std::array{astype(floor_divide(a * 77 + a * 178, 255), DType::f64), astype((b * 3 - 100) >> 2, DType::f64),
+                      astype(remainder(a * 300 - 7000, 23) * x.shape()[0], DType::f64)};
+  };
+  const auto arguments = [](std::int64_t rows) {
+    const Tensor x = randint(0, 256, {rows, 100}, DType::u8), y = randint(0, 256, {rows, 100}, DType::u8);
+    sync({x, y});
+    return std::array{x, y};
+  };
+  const auto [x, y] = arguments(5);
+  export_program(path(), {.dynamic = {{0, 0, "rows"}, {1, 0, "rows"}}}, model, x, y);
+  const run::Program program(path());
+  for (const std::int64_t rows : {5, 1, 3000}) {
+    const auto [a, b] = arguments(rows);
+    const auto results = program.run(views({a, b}));
+    const auto wanted = model(a, b);
+    for (std::size_t i = 0; i < wanted.size(); ++i) expect_result(results, i, wanted[i], 0);
+  }
+}
+
 TEST_F(Export, ChecksOfBoundsStayBehind) {
   const bool before = set_bounds_checks(true);
   export_program(
