@@ -28,6 +28,10 @@ template <class F> double seconds(const F& f) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+void not_supported(benchmark::State& state, const fm::Error& error) {
+  state.SkipWithError(("not supported: " + std::string(error.what())).c_str());
+}
+
 void exported(benchmark::State& state, const Case& c) try {
   const fm::ModeGuard compiled(fm::Mode::compiled);
   const Tensors inputs = c.inputs();
@@ -44,8 +48,8 @@ void exported(benchmark::State& state, const Case& c) try {
     least = std::min(least, time), compiled_least = std::min(compiled_least, seconds(replay));
   }
   state.counters["compiled"] = compiled_least, state.counters["ratio"] = least / compiled_least;
-} catch (const fm::UnsupportedError& error) {
-  state.SkipWithError(("not supported: " + std::string(error.what())).c_str());
+} catch (const fm::UnsupportedError& error) { not_supported(state, error); } catch (const fm::UserError& error) {
+  not_supported(state, error);  // a program that keeps state, or reads values
 } catch (const std::exception& error) { state.SkipWithError(error.what()); }
 
 void register_all() {
