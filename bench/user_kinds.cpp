@@ -102,6 +102,17 @@ Tensor rescale_i8(const Tensors& in) {
   const Tensor x = (in[0].astype(DType::f32) - 3) * 0.7 + 0.5;
   return fm::clip(fm::round(x), -128, 127).astype(DType::i8);
 }
+/// Images of bytes, in integers.
+Tensor blend_u8(const Tensors& in) {
+  const Tensor x = in[0].astype(DType::i32);
+  return fm::floor_divide(x[0] * 77 + x[1] * 178, 255).astype(DType::u8);
+}
+Tensor smooth_u8(const Tensors& in) {
+  const Tensor x = in[0].astype(DType::i32);
+  const std::int64_t end = x.shape()[1];
+  return ((fm::slice(x, 1, 0, end - 2) + fm::slice(x, 1, 1, end - 1) * 2 + fm::slice(x, 1, 2, end)) >> 2)
+      .astype(DType::u8);
+}
 /// z^2 + c as complex numbers.
 Tensor julia(const Tensors& in) {
   const Tensor c = fm::complex(in[0] * 0.1, in[1] * 0.1);
@@ -286,6 +297,8 @@ std::vector<Case> user_kinds() {
       of("count_masks_5M", {{5'000'000}, {5'000'000}}, &count_masks),
       of("masked_mean_3000x1100", {{3000, 1100}}, &masked_mean),
       of_integers("rescale_i8_7M", -128, 128, {7'000'000}, DType::i8, &rescale_i8),
+      of_integers("blend_u8_2x1300x1700", 0, 256, {2, 1300, 1700}, DType::u8, &blend_u8),
+      of_integers("smooth_u8_1300x1700", 0, 256, {1300, 1700}, DType::u8, &smooth_u8),
       of("julia_300K", {{300'000}, {300'000}}, &julia),
       of("phase_shift_80x1009", {{80, 1009}, {80, 1009}}, &phase_shift),
       of("fft2_odd_8x135x147", {{8, 135, 147}},

@@ -83,6 +83,20 @@ class UserKinds:
     def rescale_i8(self, x):
         return self.xp.clip(self.xp.round((self.float(x) - 3) * 0.7 + 0.5), -128, 127).astype(np.int8)
 
+    def i32(self, x):
+        return x.astype(self.xp.int32)
+
+    def u8(self, x):
+        return x.astype(self.xp.uint8)
+
+    def blend_u8(self, x):
+        y = self.i32(x)
+        return self.u8((y[0] * 77 + y[1] * 178) // 255)
+
+    def smooth_u8(self, x):
+        y = self.i32(x)
+        return self.u8((y[:, :-2] + y[:, 1:-1] * 2 + y[:, 2:]) >> 2)
+
     def float(self, x):
         return x.astype(self.xp.float32)
 
@@ -370,6 +384,12 @@ class TorchUserKinds(UserKinds):
     def rescale_i8(self, x):
         return self.torch.clamp(self.torch.round((x.float() - 3) * 0.7 + 0.5), -128, 127).to(self.torch.int8)
 
+    def i32(self, x):
+        return x.int()
+
+    def u8(self, x):
+        return x.to(self.torch.uint8)
+
     def float(self, x):
         return x.float()
 
@@ -550,6 +570,7 @@ ROWS = ["group_means_400K", "one_hot_70Kx45", "embedding_gradient_20Kx48", "cros
         "masked_attention_10x300x44", "gated_30_steps", "roll_laplacian_900x1100", "pad_concat_900x1300", "tile_70x31x17",
         "flip_scale_100x130x150", "turned_scale_150x130x100", "reversed_sums_2000x1500",
         "repeat_3000x170", "mix_i16_5M", "hash_i64_2M", "count_masks_5M", "masked_mean_3000x1100", "rescale_i8_7M",
+        "blend_u8_2x1300x1700", "smooth_u8_1300x1700",
         "julia_300K", "phase_shift_80x1009", "fft2_odd_8x135x147", "rfft_300K", "solve_40Kx3x3", "inv_9Kx7x7",
         "quadratic_forms_50Kx7", "matvec_6000x30x30", "small_products_20Kx6x5", "sum_of_outer_60Kx11",
         "covariances_700x60x9", "wave_6_steps_60x70x80", "ragged_40_parts", "mean_of_views_90x200x330",
