@@ -15,6 +15,7 @@
 #include "bench/cases.h"
 #include "bench/check.h"
 #include "bench/exported.h"
+#include "bench/run_benchmarks.h"
 #include "runtime/thread_pool.h"
 
 namespace bench {
@@ -63,11 +64,4 @@ void register_all() {
 }  // namespace
 }  // namespace bench
 
-int main(int argc, char** argv) {
-  fermata::set_compile_policy(fermata::CompilePolicy::immediate);
-  bench::register_all();
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
-}
+int main(int argc, char** argv) { return bench::run_benchmarks(argc, argv, &bench::register_all); }

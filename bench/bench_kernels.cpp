@@ -13,6 +13,7 @@
 
 #include "bench/cases.h"
 #include "bench/check.h"
+#include "bench/run_benchmarks.h"
 #include "runtime/allocator.h"
 #include "runtime/machine_limits.h"
 #include "runtime/thread_pool.h"
@@ -106,11 +107,4 @@ void register_all() {
 }  // namespace
 }  // namespace bench
 
-int main(int argc, char** argv) {
-  fermata::set_compile_policy(fermata::CompilePolicy::immediate);
-  bench::register_all();
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
-}
+int main(int argc, char** argv) { return bench::run_benchmarks(argc, argv, &bench::register_all); }
