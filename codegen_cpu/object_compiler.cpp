@@ -5,6 +5,7 @@
 #include "codegen_cpu/jit_compiler.h"
 #include "codegen_cpu/joined_rows.h"
 #include "codegen_cpu/narrowed_kernel.h"
+#include "codegen_cpu/staged_columns.h"
 #include "codegen_cpu/turned_rows.h"
 
 namespace fermata {
@@ -13,18 +14,25 @@ namespace {
 std::vector<ObjectCode> compile_objects(const Kernel& kernel, std::int64_t row, std::string_view target) {
   JitCompiler& compiler = JitCompiler::instance();
   std::vector<ObjectCode> objects;
-  objects.push_back(
-      {ObjectForm::plain, 0, compiler.object_for(kernel, nullptr, target, {.streamed = 0, .wide = true})});
-  const StreamedStores streamable = JitCompiler::streamable(objects.front().bytes);
-  if (streamable != 0)
-    objects.push_back({ObjectForm::plain, streamable,
-                       compiler.object_for(kernel, nullptr, target, {.streamed = streamable, .wide = true})});
+  const auto add = [&](ObjectForm form, const Kernel& of, StreamedStores streamed = 0) {
+    objects.push_back({form, streamed, compiler.object_for(of, nullptr, target, {.streamed = streamed, .wide = true})});
+  };
+  const auto add_streamed = [&](ObjectForm form, const Kernel& of) {
+    add(form, of);
+    const StreamedStores streamable = JitCompiler::streamable(objects.back().bytes);
+    if (streamable != 0) add(form, of, streamable);
+  };
+  add_streamed(ObjectForm::plain, kernel);
   if (const auto joined = row <= kLongestJoinedRow ? joined_kernel(kernel) : std::nullopt)
     objects.push_back({ObjectForm::joined, 0,
                        compiler.object_for(*joined, nullptr, target, {.streamed = 0, .wide = true, .joined = true})});
   if (const auto turned = row <= kLongestTurnedRow ? turned_kernel(kernel) : std::nullopt)
     objects.push_back({ObjectForm::turned, 0,
                        compiler.object_for(*turned, nullptr, target, {.streamed = 0, .wide = true, .turned = true})});
+  if (const auto staged = staged_kernels(kernel)) {
+    add(ObjectForm::reductions, staged->reductions);
+    add_streamed(ObjectForm::results, staged->results);
+  }
   return objects;
 }
 

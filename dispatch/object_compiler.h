@@ -13,8 +13,9 @@
 
 namespace fermata {
 
-/// What the code is of: the kernel, or one with its rows turned or joined (codegen_cpu/turned_rows.h, joined_rows.h).
-enum class ObjectForm : std::uint8_t { plain, turned, joined };
+/// What the code is of: the kernel, one with its rows turned or joined, or the first or the second of its stages
+/// (codegen_cpu/turned_rows.h, joined_rows.h, staged_columns.h).
+enum class ObjectForm : std::uint8_t { plain, turned, joined, reductions, results };
 
 struct ObjectCode {
   ObjectForm form;

@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <numeric>
 #include <optional>
 
 #include "ir/complex_form.h"
 #include "ir/error.h"
 #include "ir/ops/reduce.h"
 #include "passes/dimensions.h"
+#include "passes/group_order.h"
 #include "passes/index_map.h"
 #include "runtime/steps/kernel_step.h"
 #include "runtime/thread_pool.h"
@@ -51,7 +51,9 @@ std::size_t prim_count(const Graph& g, ValueId v) {
 struct Verdict {
   bool ok = false;
   const char* reason = "";
+  bool is_final = true;  // whether no later merge of other groups makes it yes
   static Verdict no(const char* why) { return {false, why}; }
+  static Verdict not_yet(const char* why) { return {false, why, false}; }
   static Verdict yes() { return {true, ""}; }
 };
 
@@ -68,7 +70,6 @@ class Fuser {
       for (const GraphOperand& o : g_.nodes[v].operands)
         if (!o.is_scalar()) users_[o.value].push_back(v);
     for (const ValueId v : g_.outputs) output_[v] = true;
-    find_readers();
   }
 
   void run() {
@@ -80,36 +81,15 @@ class Fuser {
       p_.group_of[v] = static_cast<std::int32_t>(p_.groups.size());
       p_.groups.push_back(single(v));
     }
-    entries_.resize(p_.groups.size());
-    for (std::size_t i = 0; i < p_.groups.size(); ++i) {
-      entries_[i] = producers_[p_.groups[i].members[0]];
-      std::ranges::sort(entries_[i]);
-    }
-    first_joined_.resize(g_.nodes.size());
-    std::iota(first_joined_.begin(), first_joined_.end(), ValueId{0});
+    order_.emplace(p_);
     merge_producers();
+    merge_what_reads_together();
     merge_siblings();
     call_what_stayed_alone();
+    note_refusals();
   }
 
  private:
-  /// The value behind views, so that chains of views are followed once.
-  void find_readers() {
-    readers_.resize(g_.nodes.size()), producers_.resize(g_.nodes.size());
-    std::vector<ValueId> seen_through(g_.nodes.size());
-    for (ValueId v = 0; v < g_.nodes.size(); ++v) {
-      const GraphNode& n = g_.nodes[v];
-      seen_through[v] = is_view(n.op) ? seen_through[n.operands[0].value] : v;
-      if (is_view(n.op)) continue;
-      for (const GraphOperand& o : n.operands) {
-        if (o.is_scalar()) continue;
-        const ValueId s = seen_through[o.value];
-        readers_[s].push_back(v);
-        if (n.op != Op::input) producers_[v].push_back(s);
-      }
-    }
-  }
-
   Group single(ValueId v) const {
     Group group{.members = {v}, .inlined = {false}, .domain = v, .reduced = 0, .alive = true};
     const GraphNode& n = g_.nodes[v];
@@ -129,11 +109,26 @@ class Fuser {
         while (is_view(g_.nodes[s].op)) s = g_.nodes[s].operands[0].value;
         if (p_.group_of[s] < 0 || p_.group_of[s] == p_.group_of[v]) continue;
         const Verdict verdict = try_merge(p_.group_of[s], p_.group_of[v]);
-        if (!verdict.ok && p_.explains)
-          p_.notes.push_back(fmt::format("%{} {} is not fused into %{} {}: {}", s, name(g_.nodes[s].op), v,
-                                         name(g_.nodes[v].op), verdict.reason));
+        if (!verdict.ok && (p_.explains || !verdict.is_final)) refused_.push_back({s, v, verdict});
       }
     }
+  }
+
+  /// What several calls read at indices of their own is computed where they are once all of them are in one kernel: the
+  /// last ones first, since what they read in turn waits for them.
+  void merge_what_reads_together() {
+    for (auto refused = refused_.rbegin(); refused != refused_.rend(); ++refused) {
+      const std::int32_t producer = p_.group_of[refused->producer], consumer = p_.group_of[refused->consumer];
+      if (!refused->verdict.is_final && producer != consumer) try_merge(producer, consumer);
+    }
+  }
+
+  void note_refusals() {
+    if (!p_.explains) return;
+    for (const Refused& r : refused_)
+      if (p_.group_of[r.producer] < 0 || p_.group_of[r.producer] != p_.group_of[r.consumer])
+        p_.notes.push_back(fmt::format("%{} {} is not fused into %{} {}: {}", r.producer, name(g_.nodes[r.producer].op),
+                                       r.consumer, name(g_.nodes[r.consumer].op), r.verdict.reason));
   }
 
   void merge_siblings() {
@@ -164,7 +159,7 @@ class Fuser {
     const Verdict home = try_home_merge(producer, consumer);
     if (home.ok) return home;
     const Verdict inlined = try_inline(producer, consumer);
-    return inlined.ok ? inlined : home;
+    return inlined.ok ? inlined : Verdict{false, home.reason, inlined.is_final};
   }
 
   // ---- Merging at home ----------------------------------------------------------------------------------------------
@@ -184,7 +179,7 @@ class Fuser {
     if (wastes_lanes(x, merged) || wastes_lanes_of_rows(x, merged) || wastes_lanes_of_rows(y, merged))
       return Verdict::no("rows are too short to fill vectors");
     if (merged.reduced != 0 && too_few_rows(merged)) return Verdict::no("few long rows: a split reduction is faster");
-    if (!convex(a, b)) return Verdict::no("another step must run between them");
+    if (!order_->are_next_to_each_other(a, b)) return Verdict::no("another step must run between them");
     commit(a, b, std::move(merged));
     return Verdict::yes();
   }
@@ -383,7 +378,7 @@ class Fuser {
       if (traits(g_.nodes[v].op).may_fail_on_values) return Verdict::no("all its elements are checked");
       if (output_[v]) return Verdict::no("its value is also needed");
       for (const ValueId u : users_[v])
-        if (!only_reaches(u, x, y)) return Verdict::no("other calls read its value");
+        if (!only_reaches(u, x, y)) return Verdict::not_yet("other calls read its value");
     }
     for (const ValueId v : x.members)
       for (const GraphOperand& o : g_.nodes[v].operands) {
@@ -394,6 +389,9 @@ class Fuser {
       }
     const double again = elements(g_, y.domain) / std::max(1.0, elements(g_, x.domain));
     if (again > 1.01 && cost > kCheapPrims) return Verdict::no("it would be recomputed several times");
+    const auto prims = static_cast<double>(cost), reads = static_cast<double>(most_reads(x, y));
+    if (reads > 1 && reads * again * prims > prims + kStoredElement)
+      return Verdict::no("it would be recomputed several times");
     Group merged = unite(x, y);
     for (std::size_t i = 0; i < merged.members.size(); ++i) {
       if (contains(x, merged.members[i], inlined)) merged.inlined[i] = true;
@@ -403,9 +401,30 @@ class Fuser {
     if (!fits.ok) return fits;
     if (!reachable_maps(merged)) return Verdict::no("a view cannot be folded into its loads");
     if (wastes_lanes(x, merged)) return Verdict::no("rows are too short to fill vectors");
-    if (!convex(producer, consumer)) return Verdict::no("another step must run between them");
+    if (!order_->are_next_to_each_other(producer, consumer)) return Verdict::no("another step must run between them");
     commit(producer, consumer, std::move(merged));
     return Verdict::yes();
+  }
+
+  /// At how many places of its own the consumer reads one value of the producer at each point, at most.
+  std::size_t most_reads(const Group& producer, const Group& consumer) const {
+    std::vector<std::pair<ValueId, ValueId>> reads;  // of which value, and through which view
+    bool inlined;
+    for (const ValueId v : consumer.members)
+      for (const GraphOperand& o : g_.nodes[v].operands) {
+        if (o.is_scalar()) continue;
+        ValueId s = o.value;
+        while (is_view(g_.nodes[s].op)) s = g_.nodes[s].operands[0].value;
+        if (contains(producer, s, inlined)) reads.emplace_back(s, o.value);
+      }
+    std::ranges::sort(reads);
+    reads.erase(std::unique(reads.begin(), reads.end()), reads.end());
+    std::size_t most = 0;
+    for (std::size_t i = 0, first = 0; i < reads.size(); ++i) {
+      if (reads[i].first != reads[first].first) first = i;
+      most = std::max(most, i - first + 1);
+    }
+    return most;
   }
 
   /// True if everything that reads `u` (through views) is in one of the two groups.
@@ -467,81 +486,25 @@ class Fuser {
     return true;
   }
 
-  // ---- Order ------------------------------------------------------------------------------------------------------
-
-  /// False if a path leads from one group to the other through something outside both.
-  bool convex(std::int32_t a, std::int32_t b) const { return !indirect(a, b) && !indirect(b, a); }
-
-  /// The last node outside both groups that `to` reads and that may follow something; nothing if there is none, as for
-  /// most groups.
-  std::optional<ValueId> last_entry(std::int32_t to, std::int32_t from) const {
-    for (auto v = entries_[index(to)].rbegin(); v != entries_[index(to)].rend(); ++v) {
-      const bool is_leaf = p_.group_of[*v] < 0 && g_.nodes[*v].operands.empty();
-      if (p_.group_of[*v] != from && p_.group_of[*v] != to && !is_leaf) return *v;
-    }
-    return std::nullopt;
-  }
-
-  /// The first node that may follow v: paths lead on in the order of the graph, or from one member of a group to
-  /// another.
-  ValueId first_after(ValueId v) const {
-    while (first_joined_[v] < v) v = first_joined_[v];
-    return v;
-  }
-
-  bool indirect(std::int32_t from, std::int32_t to) const {
-    const std::optional<ValueId> last = last_entry(to, from);
-    if (!last) return false;
-    std::vector<bool> seen(g_.nodes.size(), false);
-    std::vector<ValueId> work;
-    bool reached = false;
-    const auto visit = [&](ValueId v, bool outside) {
-      for (const ValueId u : readers_[v]) {
-        if (p_.group_of[u] == to)
-          reached = reached || outside;
-        else if (p_.group_of[u] != from && !seen[u] && first_after(u) <= *last)
-          seen[u] = true, work.push_back(u);
-      }
-    };
-    for (const ValueId v : p_.groups[index(from)].members) visit(v, false);
-    while (!work.empty() && !reached) {
-      const ValueId v = work.back();
-      work.pop_back();
-      const std::int32_t group = p_.group_of[v];
-      if (group < 0) {
-        visit(v, true);
-        continue;
-      }
-      const std::vector<ValueId>& members = p_.groups[index(group)].members;
-      for (const ValueId m : members) seen[m] = true;
-      for (const ValueId m : members) visit(m, true);
-    }
-    return reached;
-  }
-
   void commit(std::int32_t a, std::int32_t b, Group merged) {
     for (const ValueId v : merged.members) p_.group_of[v] = b;
     p_.groups[index(a)].alive = false;
     p_.groups[index(a)].members.clear();
     p_.groups[index(b)] = std::move(merged);
-    std::vector<ValueId>& entries = entries_[index(b)];
-    entries.insert(entries.end(), entries_[index(a)].begin(), entries_[index(a)].end());
-    std::erase_if(entries, [&](ValueId v) { return p_.group_of[v] == b; });
-    std::ranges::sort(entries);
-    entries.erase(std::unique(entries.begin(), entries.end()), entries.end());
-    entries_[index(a)].clear();
-    const auto [first, end] = std::ranges::minmax(p_.groups[index(b)].members);
-    for (ValueId v = end; first_joined_[v] > first; --v) first_joined_[v] = first;
+    order_->merged(a, b);
   }
+
+  struct Refused {
+    ValueId producer, consumer;
+    Verdict verdict;
+  };
 
   Program& p_;
   const Graph& g_;
   Dimensions dims_;
+  std::vector<Refused> refused_;  // in the order of consumers
   std::vector<std::vector<ValueId>> users_;
-  // Views are no steps: these are what reads a value and what it reads, past all views.
-  std::vector<std::vector<ValueId>> readers_, producers_;
-  std::vector<std::vector<ValueId>> entries_;  // of a group: what its members read of others, in order
-  std::vector<ValueId> first_joined_;          // the first node of the groups that have this one or a later one
+  std::optional<GroupOrder> order_;  // once there are groups
   std::vector<bool> output_;
   std::vector<std::size_t> prims_;
 };

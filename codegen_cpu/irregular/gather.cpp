@@ -254,7 +254,7 @@ constexpr std::int64_t tables_of_block(std::int64_t size, std::size_t bytes) {
 template <std::int64_t kTables, class T, class Put> bool into_tables(const std::int64_t* positions, const T* source,
                                                                      std::int64_t count, T* tables, std::int64_t size,
                                                                      Put put) {
-  const auto one = [&](std::int64_t i, std::int64_t table) {
+  const auto one = [&](std::int64_t i, std::int64_t table) __attribute__((always_inline)) {
     const std::int64_t slot = positions[i] + (size & (positions[i] >> 63));
     if (static_cast<std::uint64_t>(slot) >= static_cast<std::uint64_t>(size)) [[unlikely]]
       return false;
@@ -266,6 +266,7 @@ template <std::int64_t kTables, class T, class Put> bool into_tables(const std::
   std::int64_t i = 0;
   for (; i + kTogether <= count; i += kTogether) {
     if constexpr (kTables == 1) __builtin_prefetch(positions + i + kAhead), __builtin_prefetch(source + i + kAhead);
+#pragma GCC unroll 4
     for (std::int64_t k = 0; k < kTogether; ++k)
       if (!one(i + k, k % kTables)) return false;
   }
@@ -329,15 +330,17 @@ struct Multiply {
   template <class T> void operator()(T& a, T b) const { a = product_of(a, b); }
 };
 struct TakeLargest {
-  template <class T> void operator()(T& a, T b) const { a = a != a || a > b ? a : b; }
+  template <class T> [[gnu::always_inline]] void operator()(T& a, T b) const { a = a != a || a > b ? a : b; }
 };
 struct TakeSmallest {
-  template <class T> void operator()(T& a, T b) const { a = a != a || a < b ? a : b; }
+  template <class T> [[gnu::always_inline]] void operator()(T& a, T b) const { a = a != a || a < b ? a : b; }
 };
 /// Of integers, the larger one once both are flipped: the sign bit of signed ones, and all bits for the smallest.
 template <class U> struct TakeLargestFlipped {
   U flip;
-  void operator()(U& a, U b) const { a = static_cast<U>(a ^ flip) > static_cast<U>(b ^ flip) ? a : b; }
+  [[gnu::always_inline]] void operator()(U& a, U b) const {
+    a = static_cast<U>(a ^ flip) > static_cast<U>(b ^ flip) ? a : b;
+  }
 };
 
 template <class T> void replace(const CallArgs& args, const Lanes& lanes) {

@@ -1,8 +1,8 @@
 // sort, argsort and top_k_indices. Lines are copied to keys (sort_keys.h), sorted there, and copied back.
 //
-// Vectorized if the processor supports it (sort_in_vectors.h); else, and for long lines of 1- or 2-byte keys, by radix
-// sort from the lowest byte, skipping bytes in which all keys agree: stable, and linear in the length. Short lines are
-// then sorted by comparison.
+// Vectorized if the processor supports it (sort_in_vectors.h); long lines of 1- or 2-byte keys are counted
+// (sort_by_counting.h); else by radix sort from the lowest byte, skipping bytes in which all keys agree: stable, and
+// linear in the length. Short lines are then sorted by comparison.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -11,6 +11,7 @@
 
 #include "codegen_cpu/irregular/irregular.h"
 #include "codegen_cpu/irregular/lines.h"
+#include "codegen_cpu/irregular/sort_by_counting.h"
 #include "codegen_cpu/irregular/sort_in_vectors.h"
 #include "codegen_cpu/irregular/sort_keys.h"
 #include "ir/error.h"
@@ -56,6 +57,7 @@ template <class Item> Item* radix_sort(Item* items, Item* other, std::int64_t co
   }
   std::array<std::array<std::int64_t, 256>, kBytes> histogram{};
   for (std::int64_t i = 0; i < count; ++i)
+#pragma GCC unroll 8
     for (std::size_t byte = 0; byte < kBytes; ++byte) ++histogram[byte][key_of(items[i]) >> (8 * byte) & 0xff];
   for (std::size_t byte = 0; byte < kBytes; ++byte) {
     auto& starts = histogram[byte];
@@ -72,43 +74,6 @@ double line_cost(std::int64_t size, std::size_t bytes) {
   return static_cast<double>(size) * (size <= kShort ? 12 : 2.0 + 1.5 * static_cast<double>(bytes));
 }
 
-/// Keys of one or two bytes are counted: from so many elements on, which is what it takes to look through the counters.
-template <class K> constexpr bool kIsCounted = sizeof(K) <= 2;
-template <class K> constexpr std::int64_t kLeastCounted = sizeof(K) == 1 ? kShort : 16384;
-
-/// Equal neighbors do not wait for each other's counter where there are several.
-template <class Key> class CountedKeys {
- public:
-  using K = typename Key::Bits;
-  CountedKeys(Key key, K flip) : counts_(kKeys * kTables), key_(key), flip_(flip) {}
-
-  void sort(const K* from, std::int64_t from_stride, std::int64_t size, K* to, std::int64_t to_stride) {
-    std::fill_n(counts_.data(), counts_.size(), std::int64_t{0});
-    const auto count_one = [&](std::int64_t i, std::int64_t table) {
-      ++counts_[table * kKeys + static_cast<K>(key_.key(from[i * from_stride]) ^ flip_)];
-    };
-    std::int64_t i = 0;
-    for (; i + kTables <= size; i += kTables)
-      for (std::int64_t table = 0; table < kTables; ++table) count_one(i + table, table);
-    for (; i < size; ++i) count_one(i, 0);
-    for (std::int64_t key = 0; key < kKeys; ++key) {
-      std::int64_t count = 0;
-      for (std::int64_t table = 0; table < kTables; ++table) count += counts_[table * kKeys + key];
-      const auto value = key_.bits(static_cast<K>(static_cast<K>(key) ^ flip_));
-      if (to_stride == 1)
-        to = std::fill_n(to, count, value);
-      else
-        for (; count > 0; --count, to += to_stride) *to = value;
-    }
-  }
-
- private:
-  static constexpr std::int64_t kKeys = std::int64_t{1} << (8 * sizeof(K)), kTables = sizeof(K) == 1 ? 4 : 1;
-  const Scratch<std::int64_t> counts_;
-  const Key key_;
-  const K flip_;
-};
-
 template <class Key> void sort_lines(const CallArgs& args, Key key) {
   using K = typename Key::Bits;
   const auto sort = attributes_of<ops::Sort>(args);
@@ -118,13 +83,6 @@ template <class Key> void sort_lines(const CallArgs& args, Key key) {
   const std::int64_t size = args.outputs[0].sizes[axis];
   const auto* const x = static_cast<const K*>(args.inputs[0].data);
   auto* const out = static_cast<K*>(args.outputs[0].data);
-  if constexpr (kIsCounted<K>)
-    if (size > kLeastCounted<K>)
-      return parallel_for(0, to.count(), line_cost(size, sizeof(K)), [&](std::int64_t begin, std::int64_t end) {
-        CountedKeys<Key> counted(key, flip);
-        for (std::int64_t line = begin; line < end; ++line)
-          counted.sort(x + from[line], from.stride(), size, out + to[line], to.stride());
-      });
   parallel_for(0, to.count(), line_cost(size, sizeof(K)), [&](std::int64_t begin, std::int64_t end) {
     const Scratch<K> keys(size), other(size);
     for (std::int64_t line = begin; line < end; ++line) {
@@ -238,7 +196,10 @@ template <class Key> void top_k_lines(const CallArgs& args, Key key) {
 void sort_call(const CallArgs& args) {
   if (args.outputs[0].element_count() == 0) return;
   const auto sort = attributes_of<ops::Sort>(args);
-  if (sort_in_vectors(args, static_cast<unsigned>(sort.axis.value), sort.descending.value)) return;
+  const auto axis = static_cast<unsigned>(sort.axis.value);
+  if (sort_in_vectors(args, axis, sort.descending.value)) return;
+  if (is_sorted_by_counting(args.inputs[0].dtype, args.outputs[0].sizes[axis]))
+    return sort_by_counting(args, axis, sort.descending.value);
   without_vectors(
       args, [](std::size_t bytes) { return bytes < 4; }, [&](auto key) { sort_lines(args, key); });
 }

@@ -14,7 +14,7 @@ template <class U> struct FloatSortKey {
   using Bits = U;
   static constexpr U kNan = static_cast<U>(~U{0}), kSign = static_cast<U>(kNan ^ (kNan >> 1));
   U infinity;
-  U key(U bits) const {
+  [[gnu::always_inline]] U key(U bits) const {
     if (static_cast<U>(bits & static_cast<U>(~kSign)) > infinity) return kNan;
     return static_cast<U>((bits & kSign) != 0 ? ~bits : bits | kSign);
   }
@@ -23,14 +23,14 @@ template <class U> struct FloatSortKey {
     return static_cast<U>((key & kSign) != 0 ? key ^ kSign : ~key);
   }
   /// 0 and -0 have the same key.
-  static U equal_zeros(U bits) { return bits == kSign ? U{0} : bits; }
+  [[gnu::always_inline]] static U equal_zeros(U bits) { return bits == kSign ? U{0} : bits; }
 };
 template <class U> struct IntegerSortKey {
   using Bits = U;
   U flip;  // the sign bit of signed ones
-  U key(U bits) const { return static_cast<U>(bits ^ flip); }
+  [[gnu::always_inline]] U key(U bits) const { return static_cast<U>(bits ^ flip); }
   U bits(U key) const { return static_cast<U>(key ^ flip); }
-  static U equal_zeros(U bits) { return bits; }
+  [[gnu::always_inline]] static U equal_zeros(U bits) { return bits; }
 };
 
 /// Calls f(key) with the FloatSortKey or IntegerSortKey of any real dtype or bool.

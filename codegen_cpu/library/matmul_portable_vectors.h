@@ -69,14 +69,16 @@ template <class S> inline Vector<typename S::Sum> line_at(const typename S::Elem
 }
 
 /// The first `count` elements, fewer than fill a vector, and zeros. `may_pass`: a whole vector may be read.
-template <class S>
-inline Vector<typename S::Sum> first_lanes(const typename S::Element* from, std::int64_t count, bool may_pass) {
+template <class S> [[gnu::always_inline]] inline Vector<typename S::Sum> first_lanes(const typename S::Element* from,
+                                                                                     std::int64_t count,
+                                                                                     bool may_pass) {
   using T = typename S::Sum;
   using V = Vector<T>;
   using Lane = std::conditional_t<sizeof(T) == 8, std::int64_t, std::int32_t>;
   typedef Lane Lanes __attribute__((vector_size(sizeof(V))));
   if (may_pass) {
     Lanes lanes;
+#pragma GCC unroll 16
     for (int i = 0; i < kLanes<T>; ++i) lanes[i] = i;
     return reinterpret_cast<V>(reinterpret_cast<Lanes>(line_at<S>(from)) & (lanes < static_cast<Lane>(count)));
   }
@@ -148,7 +150,8 @@ template <class S, int kRows> void dots(const typename S::Sum* x, std::int64_t x
 }
 
 /// Of lanes that are summed by halves, those of all rows at a time: lane r of the result is sum_of_lanes(rows[r]).
-template <class T, int kHalf = static_cast<int>(kLanes<T> / 2)> inline Vector<T> sums_of_rows(Vector<T>* rows) {
+template <class T, int kHalf = static_cast<int>(kLanes<T> / 2)>
+[[gnu::always_inline]] inline Vector<T> sums_of_rows(Vector<T>* rows) {
   if constexpr (kHalf == 0) {
     return rows[0];
   } else {

@@ -90,7 +90,7 @@ template <> inline constexpr NumberExpression::Form last_of<NumberExpression::Fo
     NumberExpression::Form::reciprocal_root;
 template <> inline constexpr PathStep::Kind last_of<PathStep::Kind> = PathStep::Kind::plus;
 template <> inline constexpr PlanSlot::Kind last_of<PlanSlot::Kind> = PlanSlot::Kind::position;
-template <> inline constexpr ObjectForm last_of<ObjectForm> = ObjectForm::joined;
+template <> inline constexpr ObjectForm last_of<ObjectForm> = ObjectForm::results;
 template <> inline constexpr EpilogueForm last_of<EpilogueForm> = EpilogueForm::whole;
 template <> inline constexpr DType last_of<DType> = static_cast<DType>(kDTypeCount - 1);
 

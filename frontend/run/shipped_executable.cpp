@@ -5,6 +5,7 @@
 
 #include "codegen_cpu/exchanged_axes.h"
 #include "codegen_cpu/joined_rows.h"
+#include "codegen_cpu/staged_columns.h"
 #include "codegen_cpu/turned_rows.h"
 #include "runtime/streaming.h"
 
@@ -13,7 +14,13 @@ namespace fermata {
 ShippedExecutable::ShippedExecutable(std::string_view object, Kernel kernel, std::vector<Variant> variants)
     : LoadedExecutable(object), kernel_(std::move(kernel)), may_exchange_axes_(may_exchange_axes(kernel_)) {
   for (const Variant& v : variants) {
-    (v.form == ObjectForm::turned ? turns_ : v.form == ObjectForm::joined ? joins_ : streams_) = true;
+    switch (v.form) {
+      case ObjectForm::plain: streams_ = true; break;
+      case ObjectForm::turned: turns_ = true; break;
+      case ObjectForm::joined: joins_ = true; break;
+      case ObjectForm::reductions: stages_ = true; break;
+      case ObjectForm::results: break;  // of the stages
+    }
     variants_.push_back(std::make_unique<Loaded>(v));
   }
 }
@@ -27,6 +34,8 @@ const Executable& ShippedExecutable::variant_for(const KernelLaunch& launch, boo
   const Executable* found = nullptr;
   if (joins_ && has_rows_to_join(kernel_, launch)) found = find(ObjectForm::joined);
   if (found == nullptr && turns_ && has_short_rows(kernel_, launch)) found = find(ObjectForm::turned);
+  if (found == nullptr && stages_ && may_stream && has_tall_columns(kernel_, launch))
+    found = find(ObjectForm::reductions);
   if (found != nullptr) return *found;
   if (!may_stream || !streams_) return *this;
   std::int64_t points = 1;
@@ -58,10 +67,28 @@ std::shared_ptr<const Executable> ShippedExecutable::load(const Variant& variant
     switch (variant.form) {
       case ObjectForm::turned: return turned_executable(kernel_, std::move(code));
       case ObjectForm::joined: return joined_executable(kernel_, std::move(code));
-      case ObjectForm::plain: break;
+      case ObjectForm::reductions: return load_stages(std::move(code));
+      case ObjectForm::plain:
+      case ObjectForm::results: break;
     }
     return may_exchange_axes_ ? exchanging_executable(kernel_, std::move(code)) : code;
   } catch (const std::exception&) { return nullptr; }  // it would only have been faster
+}
+
+std::shared_ptr<const Executable> ShippedExecutable::load_stages(std::shared_ptr<const Executable> reductions) const {
+  const std::optional<StagedKernels> kernels = staged_kernels(kernel_);
+  std::string_view object;
+  std::vector<Variant> streamed;
+  for (const auto& v : variants_)
+    if (v->variant.form != ObjectForm::results)
+      continue;
+    else if (v->variant.streamed == 0)
+      object = v->variant.object;
+    else
+      streamed.push_back({ObjectForm::plain, v->variant.streamed, v->variant.object});
+  if (!kernels || object.empty()) return nullptr;
+  return staged_executable(kernel_, *kernels, std::move(reductions),
+                           std::make_shared<const ShippedExecutable>(object, kernels->results, std::move(streamed)));
 }
 
 }  // namespace fermata

@@ -1,4 +1,5 @@
-// Machine code of a kernel that was compiled elsewhere, with its variants for launches that stream and for short rows.
+// Machine code of a kernel that was compiled elsewhere, with its variants for launches that stream, for short rows and
+// for tall columns.
 #pragma once
 
 #include <atomic>
@@ -33,10 +34,11 @@ class ShippedExecutable final : public LoadedExecutable {
   };
   const Executable* find(ObjectForm form, StreamedStores streamed = 0) const;
   std::shared_ptr<const Executable> load(const Variant& variant) const;
+  std::shared_ptr<const Executable> load_stages(std::shared_ptr<const Executable> reductions) const;
 
   const Kernel kernel_;
   const bool may_exchange_axes_;
-  bool streams_ = false, turns_ = false, joins_ = false;
+  bool streams_ = false, turns_ = false, joins_ = false, stages_ = false;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Loaded>> variants_;
 };

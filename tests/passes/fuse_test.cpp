@@ -110,6 +110,23 @@ TEST_F(Fuse, RearrangedCopiesAndReductionsOfShortRowsAreCalls) {
   EXPECT_EQ(calls("max", [&] { return Values{max(x, 1)}; }), 0u);
 }
 
+/// What several calls read, each at indices of its own, is computed where they are, unless that is much to repeat.
+TEST_F(Fuse, ReadersOfPartsComputeWhatTheyRead) {
+  const Tensor x = some({2, 40, 50}), y = some({60, 70}), small = (x * 100).astype(DType::i8).sync();
+  const auto wide = [&](const Tensor& of) { return of.astype(DType::f32) * 0.5; };
+  expect_steps(1, [&] { return wide(small)[0] * 77 + wide(small)[1] * 178; });
+  const auto smooth = [](const Tensor& v) {
+    return (slice(v, 0, 0, 58) + slice(v, 0, 1, 59) * 2) * slice(v, 0, 2, 60) - slice(v, 0, 1, 59);
+  };
+  expect_steps(1, [&] { return smooth(abs(y)); });
+  expect_steps(2, [&] { return smooth(erf(y)); });          // thrice what takes longer than an element in memory
+  expect_steps(1, [&] { return exp(y)[0] + exp(y)[1]; });  // two rows of sixty
+  expect_steps(2, [&] {
+    const Tensor z = abs(y);
+    return Values{smooth(z), z};
+  });
+}
+
 /// What is better apart is left apart: vectors of short rows have empty lanes, and few rows leave threads waiting.
 /// Sizes only matter for this choice; any plan serves any size.
 TEST_F(Fuse, CostlyProducersOfShortOrFewRowsAreKernelsOfTheirOwn) {

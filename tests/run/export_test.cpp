@@ -153,6 +153,18 @@ TEST_F(Export, ShortRowsHaveCodeOfTheirOwn) {
   }
 }
 
+/// Large results over columns are written in a second step (codegen_cpu/staged_columns.h).
+TEST_F(Export, TallColumnsHaveCodeOfTheirOwn) {
+  const auto model = [](const Tensor& x) { return softmax(x * 0.5, 0); };
+  const Tensor first = normal({100, 70}).sync();
+  export_program(path(), {.dynamic = {{0, 0, "rows"}, {0, 1, "columns"}}}, model, first);
+  const run::Program program(path());
+  for (const auto& [rows, columns] : {std::pair{100, 70}, std::pair{5000, 3000}, std::pair{3000, 3001}}) {
+    const Tensor x = normal({rows, columns}).sync();
+    expect_result(program.run(views({x})), 0, model(x), 0);
+  }
+}
+
 TEST_F(Export, SizesThatAreDynamicNeedNoCompiler) {
   manual_seed(4);
   const Tensor w = randn({12, 6});
