@@ -288,7 +288,7 @@ Entry* make_entry(std::uint64_t kind, const BackendCell& cell, const KernelVaria
   return entry;
 }
 
-constinit std::atomic<bool> held{false};
+constinit std::atomic<bool> held{false}, replaces{true};
 
 }  // namespace
 
@@ -296,7 +296,12 @@ void set_choice_clock(std::int64_t (*clock)()) { choice_clock.store(clock); }
 
 void hold_choices() { held.store(true, std::memory_order_relaxed); }
 
-bool choices_are_held() { return calibration_wish() == CalibrationWish::never || held.load(std::memory_order_relaxed); }
+bool set_replace_kernels(bool on) { return replaces.exchange(on); }
+
+bool choices_are_held() {
+  return calibration_wish() == CalibrationWish::never || held.load(std::memory_order_relaxed) ||
+         !replaces.load(std::memory_order_relaxed);
+}
 
 ChosenKernel measured_choice(const BackendCell& cell, const KernelVariant& predicted, DType operand,
                              const CallArgs& args) {

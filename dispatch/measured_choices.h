@@ -34,6 +34,8 @@ std::optional<MeasuredTimes> measured_times(BackendKey backend, const BackendCel
 
 /// From now on this process uses predictions alone: ranks that compute the same values must round alike.
 void hold_choices();
+/// Whether measurements may replace a kernel; true at first. Returns the setting before.
+bool set_replace_kernels(bool on);
 bool choices_are_held();
 
 /// For `fermata doctor`: one line for each kind of call whose kernel was replaced.

@@ -2,6 +2,7 @@
 #include "codegen_cpu/irregular/sort_by_counting.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "codegen_cpu/irregular/lines.h"
 #include "codegen_cpu/irregular/sort_keys.h"
@@ -35,13 +36,14 @@ template <class U> void count(const U* from, std::int64_t stride, std::int64_t s
 template <class Key>
 void write(Key key, bool descending, std::int64_t* counts, typename Key::Bits* to, std::int64_t stride) {
   using U = typename Key::Bits;
-  for (std::int64_t value = 0; value < kValues<U>; ++value) {  // of the NaNs one remains
+  constexpr bool kHasNans = std::is_same_v<Key, FloatSortKey<U>>;
+  for (std::int64_t value = 0; kHasNans && value < kValues<U>; ++value) {  // one of them remains
     const auto from = static_cast<U>(value), into = key.bits(key.key(from));
     if (into != from) counts[into] += counts[from];
   }
   for (std::int64_t i = 0; i < kValues<U>; ++i) {
     const auto k = static_cast<U>(descending ? kValues<U> - 1 - i : i), value = key.bits(k);
-    if (key.key(value) != k) continue;  // of none
+    if (kHasNans && key.key(value) != k) continue;  // of none
     std::int64_t left = counts[value];
     if (stride == 1)
       to = std::fill_n(to, left, value);

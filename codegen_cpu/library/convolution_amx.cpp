@@ -244,7 +244,7 @@ bool fits(const ConvolutionProblem& p) {
 }  // namespace
 
 void convolution_amx(const CallArgs& args) {
-  if (has_channels_last(args.outputs[0])) return run_row_major(args, convolution_amx);
+  if (has_channels_last(args.outputs[0])) return run_row_major(args, &convolution_amx);
   const ConvolutionProblem p(args);
   const Windows w(p);
   const PackedFilters filters(w, p.weight);

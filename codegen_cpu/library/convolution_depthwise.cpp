@@ -217,7 +217,7 @@ void convolution_depthwise(const CallArgs& args) {
   if (!has_channels_last(args.outputs[0])) return run_planes(args);
   const ConvolutionProblem problem(args);
   if (problem.dtype != DType::f32 || problem.filters() != 1 || problem.op != Op::convolution)
-    return run_row_major(args, run_planes);
+    return run_row_major(args, &run_planes);
   DepthwiseImages(problem, args.epilogue).run();
 }
 

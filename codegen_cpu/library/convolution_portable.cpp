@@ -169,7 +169,7 @@ void run_wide(const CallArgs& args) {
 }  // namespace
 
 void convolution_portable(const CallArgs& args) {
-  if (has_channels_last(args.outputs[0])) return run_row_major(args, convolution_portable);
+  if (has_channels_last(args.outputs[0])) return run_row_major(args, &convolution_portable);
   if (byte_size(args.outputs[0].dtype) == 2) return run_widened(args, [](const CallArgs& wide) { run_wide(wide); });
   run_wide(args);
 }

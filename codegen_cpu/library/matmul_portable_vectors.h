@@ -150,8 +150,7 @@ template <class S, int kRows> void dots(const typename S::Sum* x, std::int64_t x
 }
 
 /// Of lanes that are summed by halves, those of all rows at a time: lane r of the result is sum_of_lanes(rows[r]).
-template <class T, int kHalf = static_cast<int>(kLanes<T> / 2)>
-[[gnu::always_inline]] inline Vector<T> sums_of_rows(Vector<T>* rows) {
+template <class T, int kHalf = static_cast<int>(kLanes<T> / 2)> inline Vector<T> sums_of_rows(Vector<T>* rows) {
   if constexpr (kHalf == 0) {
     return rows[0];
   } else {

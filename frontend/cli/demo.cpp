@@ -46,6 +46,7 @@ void show_progress(int epoch, int epochs, double loss, double accuracy) {
 
 digits::Result train(const digits::Data& data, const digits::Settings& settings, Mode mode) {
   const ModeGuard guard(mode);
+  set_replace_kernels(false);  // so that both modes round in the same way from the first step on
   fmt::print("\nTraining {}:\n", mode == Mode::eager ? "eager, op by op" : "compiled");
   const digits::Result result = digits::train(data, settings, [&](int epoch, double loss, double accuracy) {
     show_progress(epoch, settings.epochs, loss, accuracy);

@@ -170,6 +170,10 @@ TEST_F(MeasuredChoices, AreKeptForThisProcessAndLaterOnes) {
   EXPECT_EQ(select_call(entry, BackendKey::cpu, kDType, call, {}).call, &kernel<0>);
   EXPECT_THAT(replaced_choices(), ElementsAre());
   set_calibration_wish(CalibrationWish::if_unknown);
+  EXPECT_TRUE(set_replace_kernels(false));
+  EXPECT_EQ(select_call(entry, BackendKey::cpu, kDType, call, {}).call, &kernel<0>);
+  EXPECT_FALSE(set_replace_kernels(true));
+  EXPECT_EQ(select_call(entry, BackendKey::cpu, kDType, call, {}).call, &kernel<1>);
 
   wait_for_background();
   ASSERT_THAT(replaced_choices(), ElementsAre(HasSubstr("quick 50.0 us instead of slow 100.0 us")));

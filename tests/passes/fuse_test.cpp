@@ -119,7 +119,7 @@ TEST_F(Fuse, ReadersOfPartsComputeWhatTheyRead) {
     return (slice(v, 0, 0, 58) + slice(v, 0, 1, 59) * 2) * slice(v, 0, 2, 60) - slice(v, 0, 1, 59);
   };
   expect_steps(1, [&] { return smooth(abs(y)); });
-  expect_steps(2, [&] { return smooth(erf(y)); });          // thrice what takes longer than an element in memory
+  expect_steps(2, [&] { return smooth(erf(y)); });         // thrice what takes longer than an element in memory
   expect_steps(1, [&] { return exp(y)[0] + exp(y)[1]; });  // two rows of sixty
   expect_steps(2, [&] {
     const Tensor z = abs(y);

@@ -98,6 +98,10 @@ std::uint32_t set_pending_limit(std::uint32_t depth);
 /// Sets whether compiled code contracts multiply and add into fma. Off by default, so that compiled results have the
 /// same bits as eager ones. FERMATA_FMA=1 enables it initially. Returns the previous setting.
 bool set_form_fma(bool on);
+/// Sets whether a kernel of products or convolutions is replaced if measurements show that another one is faster; the
+/// new one may round in another way. Off: predictions alone select kernels, so that values have the same bits in every
+/// run on this machine. On by default, unless FERMATA_CALIBRATE=0. Returns the previous setting.
+bool set_replace_kernels(bool on);
 /// Clears all cached plans and kernels.
 void clear_compile_caches();
 
