@@ -8,8 +8,8 @@
 
 namespace fermata {
 
-const void* load_plugin(const char* file, const char* symbol, FunctionRef<bool(const void*)> is_right,
-                        std::string& failure_reason) {
+void load_plugin(const char* file, const char* symbol, FunctionRef<bool(void* function)> is_right,
+                 std::string& failure_reason) {
   std::vector<std::filesystem::path> candidates;
   Dl_info here;
   if (dladdr(reinterpret_cast<const void*>(&load_plugin), &here) != 0 && here.dli_fname != nullptr)
@@ -24,14 +24,10 @@ const void* load_plugin(const char* file, const char* symbol, FunctionRef<bool(c
       if (failure_reason.empty() || std::filesystem::exists(path, ignored)) failure_reason = reason;
       continue;
     }
-    const auto give = reinterpret_cast<const void* (*)()>(dlsym(library, symbol));
-    if (give != nullptr && is_right(give())) {
-      failure_reason.clear();
-      return give();
-    }
+    void* const function = dlsym(library, symbol);
+    if (function != nullptr && is_right(function)) return failure_reason.clear();
     failure_reason = path.string() + " is not a plugin for this version of the library";
   }
-  return nullptr;
 }
 
 }  // namespace fermata
