@@ -20,9 +20,10 @@ Value* entry(CodeBuilder& b, Value* array, std::size_t index, Type* type) {
 
 }  // namespace
 
-Accesses::Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch, bool may_prefetch)
+Accesses::Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch, bool may_prefetch, bool wide)
     : b_(b), kernel_(kernel), turned_(kernel.accesses.size()) {
   plan_prefetches(may_prefetch);
+  plan_loads_apart(wide);
   Type* const pointer = b.getPtrTy();
   Value* const pointers = field(b, launch, offsetof(KernelLaunch, pointers), pointer);
   Value* const sizes = field(b, launch, offsetof(KernelLaunch, sizes), pointer);
@@ -222,23 +223,15 @@ Value* Accesses::load(unsigned access, Value* address, const Span& span, unsigne
     Value* const all = llvm::ConstantInt::getTrue(llvm::FixedVectorType::get(b_.getInt1Ty(), b_.lanes()));
     Value* const mask = span.masks.empty() ? all : span.masks[vector];
     Value* const zeros = llvm::Constant::getNullValue(type);
-    const auto gathered = [&] {
-      return Values{b_.CreateMaskedGather(type, lane_addresses(access, first), align, mask, zeros)};
+    const auto gathered = [&]() -> Value* {
+      return b_.CreateMaskedGather(type, lane_addresses(access, first), align, mask, zeros);
     };
-    const auto every_other_or_gathered = [&] {
-      return b_.either(
-          skips_one(access),
-          [&] { return Values{load_every_other(access, first, 0, every_other_masks(count_of(span, vector)))}; },
-          gathered);
-    };
-    memory = adjacent ? b_.CreateMaskedLoad(type, first, align, mask, zeros)
-                      : b_.either(
-                            is_reversed(access), [&] { return Values{load_reversed(access, first, mask)}; },
-                            every_other_or_gathered)[0];
+    memory = adjacent
+                 ? b_.CreateMaskedLoad(type, first, align, mask, zeros)
+                 : load_apart(access, first, span.masks.empty() ? nullptr : mask, count_of(span, vector), gathered);
   } else if (span.masks.empty()) {
-    memory = b_.either(
-        is_reversed(access), [&] { return Values{load_reversed(access, first, nullptr)}; },
-        [&] { return Values{load_by_lane(access, first, lane_step(access), nullptr)}; })[0];
+    memory = load_apart(access, first, nullptr, nullptr,
+                        [&] { return load_by_lane(access, first, lane_step(access), nullptr); });
   } else {
     memory = load_by_lane(access, first, lane_step(access), count_of(span, vector));
   }
@@ -289,60 +282,6 @@ void Accesses::turn(unsigned access, Value* address, Value* column, Value* rows,
       return Values{};
     });
   });
-}
-
-/// Whether the lanes of an access are elements that lie in the opposite order, as those of flip() and x[::-1] do.
-Value* Accesses::is_reversed(unsigned access) const {
-  return b_.CreateICmpEQ(lane_step(access),
-                         b_.i64(-static_cast<std::int64_t>(byte_size(kernel_.accesses[access].dtype))));
-}
-/// The vector that ends with the element at `first`, of whose lanes `mask`, if any, has those that are read.
-Value* Accesses::load_reversed(unsigned access, Value* first, Value* mask) const {
-  const DType dtype = kernel_.accesses[access].dtype;
-  const auto lanes = static_cast<int>(b_.lanes());
-  Type *const element = memory_type(b_.getContext(), dtype, 1), *const type =
-                                                                    memory_type(b_.getContext(), dtype, b_.lanes());
-  const llvm::Align align(byte_size(dtype));
-  llvm::SmallVector<int, 64> reversed;
-  for (int lane = 0; lane < lanes; ++lane) reversed.push_back(lanes - 1 - lane);
-  Value* const begin = b_.CreateConstGEP1_64(element, first, static_cast<std::uint64_t>(std::int64_t{1} - lanes));
-  Value* const vector = mask == nullptr
-                            ? static_cast<Value*>(b_.CreateAlignedLoad(type, begin, align))
-                            : b_.CreateMaskedLoad(type, begin, align, b_.CreateShuffleVector(mask, reversed),
-                                                  llvm::Constant::getNullValue(type));
-  return b_.CreateShuffleVector(vector, reversed);
-}
-
-/// Whether the lanes of an access are every other element, as those of windows that move by two places or of x[::2]
-/// are.
-Value* Accesses::skips_one(unsigned access) const {
-  return b_.CreateICmpEQ(lane_step(access),
-                         b_.i64(2 * static_cast<std::int64_t>(byte_size(kernel_.accesses[access].dtype))));
-}
-
-/// The first or second of each two elements from `first` on, by two loads and a shuffle, where a gather is a load for
-/// each lane. Without masks, both vectors exist.
-Value* Accesses::load_every_other(unsigned access, Value* first, unsigned which, const Values& masks) const {
-  const DType dtype = kernel_.accesses[access].dtype;
-  const unsigned lanes = b_.lanes();
-  Type* const type = memory_type(b_.getContext(), dtype, lanes);
-  Value* const zeros = llvm::Constant::getNullValue(type);
-  const llvm::Align align(byte_size(dtype));
-  const auto part = [&](unsigned number) -> Value* {
-    Value* const begin = b_.element(memory_type(b_.getContext(), dtype, 1), first, std::uint64_t{number} * lanes);
-    if (masks.empty()) return b_.CreateAlignedLoad(type, begin, align);
-    return b_.CreateMaskedLoad(type, begin, align, masks[number], zeros);
-  };
-  llvm::SmallVector<int, 64> chosen;
-  for (unsigned lane = 0; lane < lanes; ++lane) chosen.push_back(static_cast<int>(2 * lane + which));
-  return b_.CreateShuffleVector(part(0), part(1), chosen);
-}
-
-/// Of two vectors that hold every other element for the lanes: nothing behind the last of them is read.
-Values Accesses::every_other_masks(Value* count) const {
-  Value* const elements =
-      count == nullptr ? b_.i64(2 * b_.lanes() - 1) : b_.CreateSub(b_.CreateShl(count, 1), b_.i64(1));
-  return b_.masks_below(b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, elements, b_.i64(0)), 2);
 }
 
 Value* Accesses::bounce() const {

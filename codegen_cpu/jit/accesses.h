@@ -33,8 +33,9 @@ struct Digit {
 class Accesses {
  public:
   /// Loads pointers, sizes and strides from the KernelLaunch, at the builder's insertion point in the entry block. With
-  /// `may_prefetch`, loads prefetch where that is profitable.
-  Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch, bool may_prefetch);
+  /// `may_prefetch`, loads prefetch where that is profitable; `wide` code has more ways to load elements that lie
+  /// apart.
+  Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch, bool may_prefetch, bool wide);
   /// Lays out slots for kept values (spilled_values.h) at `scratch`, for a row or `columns` columns. They become
   /// accesses after those of the kernel, with advancing addresses, and are accessed only by load_slot() and
   /// store_slot().
@@ -140,11 +141,15 @@ class Accesses {
   Value* first_of_pair(unsigned access, Value* address, const Span& span, unsigned vector) const;
   bool has_masked_pairs(unsigned access) const;
   Values pair_masks(const Span& span, unsigned vector) const;
-  Value* load_every_other(unsigned access, Value* first, unsigned which, const Values& masks) const;
-  Values every_other_masks(Value* count) const;
-  Value* is_reversed(unsigned access) const;
+  // Elements that lie apart (loads_apart.cpp).
+  void plan_loads_apart(bool wide);
+  Value* load_apart(unsigned access, Value* first, Value* mask, Value* count,
+                    llvm::function_ref<Value*()> one_by_one) const;
+  Value* load_few_apart(unsigned access, Value* first, Value* count, unsigned step,
+                        llvm::function_ref<Value*()> one_by_one) const;
+  Value* load_and_pick(unsigned access, Value* first, unsigned step, unsigned which, const Values& masks) const;
   Value* load_reversed(unsigned access, Value* first, Value* mask) const;
-  Value* skips_one(unsigned access) const;
+  Value* has_step(unsigned access, std::int64_t elements) const;
   Value* lane_addresses(unsigned access, Value* first) const;
   Value* load_through_stack(unsigned access, Value* count, llvm::function_ref<Value*(Value* lane)> address) const;
   Value* load_guarded_by_lane(unsigned access, Value* first, Value* count, Value* guard) const;
@@ -165,6 +170,7 @@ class Accesses {
   std::int64_t tile_columns_ = 0;
   Values lane_distances_;     // per access along the vector axis: lane * stride
   std::vector<bool> turned_;  // per access
+  unsigned most_apart_ = 1;   // elements from one lane to the next that there is code for
   // Made when first needed: a vector, distances for its lanes, and a byte for each of them and a zero.
   mutable llvm::AllocaInst *bounce_ = nullptr, *distances_ = nullptr, *guards_ = nullptr;
 };

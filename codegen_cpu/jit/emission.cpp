@@ -49,7 +49,7 @@ Emission::Emission(llvm::Function& function, const Kernel& described, const Isa&
       launch(function.getArg(0)),
       part(function.getArg(1)),
       scratch(function.getArg(2)),
-      accesses(b, described, launch, !turned && (wide || !described.is_row_kernel())),
+      accesses(b, described, launch, !turned && (wide || !described.is_row_kernel()), wide),
       evaluator(b, accesses, described, wide && isa.masks && described.is_row_kernel()),
       row_begin(launch_field(b, launch, offsetof(KernelLaunch, row_begin))),
       row_end(launch_field(b, launch, offsetof(KernelLaunch, row_end))),

@@ -24,10 +24,10 @@ Values Accesses::pair_masks(const Span& span, unsigned vector) const {
 Value* Accesses::load_half(unsigned access, Value* address, const Span& span, unsigned vector) const {
   Value* const first = first_of_pair(access, address, span, vector);
   const unsigned which = kernel_.accesses[access].half == Half::real ? 0 : 1;
-  const auto whole = [&] { return load_every_other(access, first, which, {}); };
+  const auto whole = [&] { return load_and_pick(access, first, 2, which, {}); };
   if (span.masks.empty()) return whole();
   const auto rest = [&] {
-    return has_masked_pairs(access) ? load_every_other(access, first, which, pair_masks(span, vector))
+    return has_masked_pairs(access) ? load_and_pick(access, first, 2, which, pair_masks(span, vector))
                                     : load_by_lane(access, element_address(access, address, span, vector),
                                                    lane_step(access), count_of(span, vector));
   };

@@ -34,7 +34,7 @@ template <class... E> [[noreturn]] void throw_again(const Error& error, const st
   // The scope is the one around the model: the node has a line of its own.
   if (const std::size_t in = text.find("\n  in "); in != std::string::npos && !node.scope.module_name().empty()) {
     const std::size_t end = std::min(text.find('\n', in + 1), text.size());
-    const std::size_t begin = text.find_first_not_of(' ', in + 5);
+    const std::size_t begin = std::min(text.find_first_not_of(' ', in + 5), end);  // a name may be blank
     if (std::string_view(text).substr(begin, end - begin).ends_with(node.scope.module_name()))
       current_scope().empty() ? text.erase(in, end - in) : text.replace(begin, end - begin, current_scope());
   }

@@ -1,0 +1,102 @@
+// Loads of elements that lie apart, as those of x[::-1], x[::2] and of one channel of many. See accesses.h.
+//
+// A gather, or an insertion, is a load for each lane. Elements that are a few places apart are taken from whole vectors
+// by shuffles. Strides are known at a launch, so each load branches.
+#include <algorithm>
+
+#include "codegen_cpu/jit/accesses.h"
+
+namespace fermata::jit {
+namespace {
+
+/// Channels of pixels and coordinates of points. Each step is code for every load: no more than for so many accesses,
+/// of which code that is compiled at once has fewer.
+constexpr unsigned kMostApart = 4, kMostAccesses = 6, kMostAccessesAtOnce = 2;
+
+}  // namespace
+
+void Accesses::plan_loads_apart(bool wide) {
+  unsigned apart = 0;
+  for (unsigned a = 0; a < kernel_.accesses.size(); ++a)
+    if (along_vector_axis(a) && !kernel_.accesses[a].is_in_order() && !kernel_.accesses[a].address_only) ++apart;
+  if (apart <= (wide ? kMostAccesses : kMostAccessesAtOnce)) most_apart_ = kMostApart;
+}
+
+Value* Accesses::has_step(unsigned access, std::int64_t elements) const {
+  return b_.CreateICmpEQ(lane_step(access),
+                         b_.i64(elements * static_cast<std::int64_t>(byte_size(kernel_.accesses[access].dtype))));
+}
+
+/// Lanes of `mask`, or all without one; `count` is how many these are, null for all.
+Value* Accesses::load_apart(unsigned access, Value* first, Value* mask, Value* count,
+                            llvm::function_ref<Value*()> one_by_one) const {
+  return b_.either(
+      has_step(access, -1), [&] { return Values{load_reversed(access, first, mask)}; },
+      [&] { return Values{load_few_apart(access, first, count, 2, one_by_one)}; })[0];
+}
+
+/// `step` elements apart, or more.
+Value* Accesses::load_few_apart(unsigned access, Value* first, Value* count, unsigned step,
+                                llvm::function_ref<Value*()> one_by_one) const {
+  const unsigned most = has_masked(access) ? std::max(2u, most_apart_) : most_apart_;  // a gather takes longest
+  if (step > most) return one_by_one();
+  const auto picked = [&] {
+    Values masks;
+    if (count != nullptr) {  // nothing behind the last lane is read
+      Value* const elements = b_.CreateAdd(b_.CreateMul(b_.CreateSub(count, b_.i64(1)), b_.i64(step)), b_.i64(1));
+      masks = b_.masks_below(b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, elements, b_.i64(0)), step);
+    }
+    return Values{load_and_pick(access, first, step, 0, masks)};
+  };
+  return b_.either(has_step(access, step), picked,
+                   [&] { return Values{load_few_apart(access, first, count, step + 1, one_by_one)}; })[0];
+}
+
+/// Element number `which` of each `step` elements from `first` on. Without masks, the last vector ends with the element
+/// of the last lane, so that nothing behind it is read.
+Value* Accesses::load_and_pick(unsigned access, Value* first, unsigned step, unsigned which,
+                               const Values& masks) const {
+  const DType dtype = kernel_.accesses[access].dtype;
+  const unsigned lanes = b_.lanes();
+  Type* const element = memory_type(b_.getContext(), dtype, 1);
+  Type* const type = memory_type(b_.getContext(), dtype, lanes);
+  const llvm::Align align(byte_size(dtype));
+  const unsigned last = masks.empty() ? (lanes - 1) * step + which + 1 - lanes : (step - 1) * lanes;
+  const auto begin_of = [&](unsigned part) { return part + 1 == step ? last : part * lanes; };
+  Value* result = nullptr;
+  for (unsigned part = 0; part < step; ++part) {
+    Value* const begin = b_.element(element, first, begin_of(part));
+    Value* const loaded =
+        masks.empty() ? static_cast<Value*>(b_.CreateAlignedLoad(type, begin, align))
+                      : b_.CreateMaskedLoad(type, begin, align, masks[part], llvm::Constant::getNullValue(type));
+    llvm::SmallVector<int, 64> order;
+    for (unsigned lane = 0; lane < lanes; ++lane) {
+      const unsigned at = step * lane + which, of = std::min(at / lanes, step - 1);
+      const auto there = static_cast<int>(at - begin_of(of));
+      order.push_back(of == part  ? (part == 0 ? there : static_cast<int>(lanes) + there)
+                      : of < part ? static_cast<int>(lane)
+                                  : -1);
+    }
+    result = part == 0 ? b_.CreateShuffleVector(loaded, order) : b_.CreateShuffleVector(result, loaded, order);
+  }
+  return result;
+}
+
+/// The vector that ends with the element at `first`, of whose lanes `mask`, if any, has those that are read.
+Value* Accesses::load_reversed(unsigned access, Value* first, Value* mask) const {
+  const DType dtype = kernel_.accesses[access].dtype;
+  const auto lanes = static_cast<int>(b_.lanes());
+  Type *const element = memory_type(b_.getContext(), dtype, 1), *const type =
+                                                                    memory_type(b_.getContext(), dtype, b_.lanes());
+  const llvm::Align align(byte_size(dtype));
+  llvm::SmallVector<int, 64> reversed;
+  for (int lane = 0; lane < lanes; ++lane) reversed.push_back(lanes - 1 - lane);
+  Value* const begin = b_.CreateConstGEP1_64(element, first, static_cast<std::uint64_t>(std::int64_t{1} - lanes));
+  Value* const vector = mask == nullptr
+                            ? static_cast<Value*>(b_.CreateAlignedLoad(type, begin, align))
+                            : b_.CreateMaskedLoad(type, begin, align, b_.CreateShuffleVector(mask, reversed),
+                                                  llvm::Constant::getNullValue(type));
+  return b_.CreateShuffleVector(vector, reversed);
+}
+
+}  // namespace fermata::jit
