@@ -1,0 +1,93 @@
+// Kernels that read elements a few places apart: by vectors, which end where the memory does.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+#include <span>
+#include <vector>
+
+#include "fermata/fermata.h"
+#include "fermata/host_view.h"
+#include "runtime/thread_pool.h"
+#include "runtime/warm_up.h"
+
+namespace fermata {
+namespace {
+
+/// Memory between two pages that cannot be read.
+class Guarded {
+ public:
+  explicit Guarded(std::size_t bytes)
+      : page_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))), bytes_((bytes + page_ - 1) / page_ * page_) {
+    void* const mapped = mmap(nullptr, bytes_ + 2 * page_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED) throw std::bad_alloc();
+    begin_ = static_cast<std::byte*>(mapped) + page_;
+    if (mprotect(begin_, bytes_, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
+  }
+  ~Guarded() { munmap(begin_ - page_, bytes_ + 2 * page_); }
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
+  /// The first or last elements.
+  template <class T> std::span<T> elements(std::size_t count, bool last) {
+    std::byte* const at = last ? begin_ + bytes_ - count * sizeof(T) : begin_;
+    return {reinterpret_cast<T*>(at), count};
+  }
+
+ private:
+  const std::size_t page_, bytes_;
+  std::byte* begin_;
+};
+
+template <class T> class StridedLoads : public ::testing::Test {
+ protected:
+  StridedLoads() {
+    set_thread_count(1);
+    is_warming_up = true;  // code that is optimized for speed
+  }
+  ~StridedLoads() override {
+    is_warming_up = false;
+    set_thread_count(threads_);
+    set_compile_policy(policy_);
+  }
+
+ private:
+  const int threads_ = thread_count();
+  const CompilePolicy policy_ = set_compile_policy(CompilePolicy::immediate);
+};
+using ElementTypes = ::testing::Types<std::int8_t, std::int16_t, float, double>;
+TYPED_TEST_SUITE(StridedLoads, ElementTypes);
+
+TYPED_TEST(StridedLoads, ReadNothingBehindTheLastElement) {
+  Guarded memory(1 << 16);
+  for (const std::int64_t step : {1, 2, 3, 4, 5, -1, -2, -3, -4, -5})
+    for (const std::int64_t count : {1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 100, 255, 257, 700}) {
+      const std::int64_t apart = std::abs(step);
+      const std::span<TypeParam> elements =
+          memory.elements<TypeParam>(static_cast<std::size_t>((count - 1) * apart + 1), step > 0);
+      for (std::size_t i = 0; i < elements.size(); ++i)
+        elements[i] = static_cast<TypeParam>(static_cast<std::int8_t>(i * 7 + i / 13));
+      const Tensor all = borrow(std::span<const TypeParam>(elements), {static_cast<std::int64_t>(elements.size())});
+      const Tensor x = all.index({Slice(kNone, kNone, step)});
+      ASSERT_EQ(x.size(0), count);
+      const ModeGuard guard(Mode::compiled);
+      const std::vector<double> got = (x * 2 - 1).template to_vector<double>();
+      const double total = sum(x.astype(DType::f64) * 3).template item<double>();
+      double wanted_total = 0;
+      for (std::int64_t i = 0; i < count; ++i) {
+        const std::int64_t at = step > 0 ? i * step : (count - 1) * apart + i * step;
+        const double element = static_cast<double>(elements[static_cast<std::size_t>(at)]);
+        wanted_total += 3 * element;
+        const auto wanted = static_cast<TypeParam>(static_cast<int>(element) * 2 - 1);  // of bytes: modulo 256
+        ASSERT_EQ(got[static_cast<std::size_t>(i)], static_cast<double>(wanted))
+            << "element " << i << " of " << count << ", step " << step;
+      }
+      ASSERT_EQ(total, wanted_total) << count << " elements, step " << step;
+    }
+}
+
+}  // namespace
+}  // namespace fermata
