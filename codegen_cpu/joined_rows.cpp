@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "codegen_cpu/irregular/positions.h"
+#include "codegen_cpu/irregular/transpose.h"
+#include "codegen_cpu/turned_rows.h"
 
 namespace fermata {
 namespace {
 
 /// Buffers of a tile stay in the first-level cache.
-constexpr std::int64_t kTileBytes = 24 << 10, kMostElements = 4096;
+constexpr std::int64_t kTileBytes = 24 << 10, kMostElements = 32768;
 /// Rows along the innermost axis: fewer are not worth the calls for each.
 constexpr std::int64_t kFewestRows = 16;
 
@@ -150,8 +152,17 @@ class JoinedLaunch {
     char* to = buffer(access);
     for (std::int64_t done = 0; done < rows;) {
       const std::int64_t count = std::min(rows - done, run - (row + done) % run);
-      repeat_elements(static_cast<std::size_t>(bytes), to, memory(access) + offset(access, row + done) * bytes, stride,
-                      count, columns_);
+      const char* const from = memory(access) + offset(access, row + done) * bytes;
+      if (stride == bytes)
+        transpose_kernels().of_bytes[bytes]({.to = to,
+                                             .from = from,
+                                             .to_line = columns_,
+                                             .from_line = 0,
+                                             .lines = count,
+                                             .columns = columns_,
+                                             .streams = false});
+      else
+        repeat_elements(static_cast<std::size_t>(bytes), to, from, stride, count, columns_);
       to += count * columns_ * bytes, done += count;
     }
   }
@@ -219,17 +230,26 @@ bool can_join_rows(const Kernel& kernel, const KernelLaunch& launch) {
 
 bool has_rows_to_join(const Kernel& kernel, const KernelLaunch& launch) {
   constexpr std::size_t kFewPrimitives = 12;
-  constexpr std::int64_t kLeastRowBytes = 16;  // one step of repeat()
+  constexpr std::int64_t kLeastRowBytes = 16, kFewestBytes = 3;
   const std::int64_t columns = launch.sizes[kernel.rank - 1u];
-  if (columns > (kernel.program.size() > kFewPrimitives ? kLongestJoinedRow : kLongestJoinedRowOfFew)) return false;
+  const bool is_long = kernel.program.size() > kFewPrimitives;
   if (launch.sizes[innermost_rows(kernel, launch)] < kFewestRows) return false;
-  for (const Access& access : kernel.accesses)
-    if (columns * static_cast<std::int64_t>(byte_size(access.dtype)) < kLeastRowBytes) return false;
-  // What is computed only from single elements and one row is better turned (turned_rows.h), or left as it is.
+  std::int64_t least = kLongestJoinedRow * 8, most = 0;  // bytes of a row
+  for (const Access& access : kernel.accesses) {
+    const std::int64_t bytes = columns * static_cast<std::int64_t>(byte_size(access.dtype));
+    least = std::min(least, bytes), most = std::max(most, bytes);
+  }
+  // Bytes fill the least of a vector, and take longest to be turned.
+  if (most == columns) return columns >= kFewestBytes && columns < kLongestJoinedRow && can_join_rows(kernel, launch);
+  if (columns > (is_long ? kLongestJoinedRow : kLongestJoinedRowOfFew)) return false;
+  if (least < kLeastRowBytes) return false;
+  // What is computed only from single elements and one row is better turned (turned_rows.h), or left as it is, unless
+  // rows are too long for that, and much is computed in vectors that they do not fill.
   const bool reads_rows = std::ranges::any_of(kernel.program.instrs(), [&](const Instr& i) {
     return i.prim == Prim::input && order_of(kernel, launch, i.index) == Order::in_order;
   });
-  return reads_rows && can_join_rows(kernel, launch);
+  const bool fills_vectors = is_long && least >= kFilledBytes && columns < kLongestJoinedRow;
+  return (reads_rows || fills_vectors) && can_join_rows(kernel, launch);
 }
 
 std::shared_ptr<const Executable> joined_executable(const Kernel& kernel, std::shared_ptr<const Executable> joined) {

@@ -16,7 +16,8 @@ namespace fermata {
 
 /// Longer rows fill their vectors well enough.
 inline constexpr std::int64_t kLongestJoinedRow = 32;
-/// Of a program of few primitives, filling the buffers takes longer than a vector that is half full.
+/// Of a program of few primitives, filling the buffers takes longer than a vector that is half full. Rows of bytes are
+/// joined whatever is computed.
 inline constexpr std::int64_t kLongestJoinedRowOfFew = 7;
 
 /// The kernel over one axis, of the elements of all rows; nullopt where rows of a kernel are never joined.

@@ -326,9 +326,6 @@ class TurnedExecutable final : public Executable {
   const std::shared_ptr<const Executable> turned_;
 };
 
-/// Rows of more bytes than this in the narrowest dtype fill at least one vector of it.
-constexpr std::int64_t kFilledBytes = 32;
-
 /// A map kernel of short rows is turned for what has one element in each row: along a row all lanes have the same one,
 /// and rows cannot become one long row (runtime/steps/kernel_step.cpp). Without that, bringing the operands into
 /// buffers takes what is saved.

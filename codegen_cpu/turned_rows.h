@@ -19,6 +19,8 @@ namespace fermata {
 /// Rows that are longer fill the vectors of a row kernel well enough; a map kernel's do where they are one vector.
 /// Where fewer lie evenly along any axis, bringing them into buffers takes what is saved.
 inline constexpr std::int64_t kLongestTurnedRow = kLongestShortRow, kFewestTurnedRows = 16;
+/// Rows of a map kernel that have as many bytes in the narrowest dtype fill at least one vector of it.
+inline constexpr std::int64_t kFilledBytes = 32;
 /// Blocks of a row that reduces several axes, whose states wait until all are there.
 inline constexpr std::int64_t kMostTurnedBlocks = kReductionLanes;
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <utility>
 
 #include "codegen_cpu/jit_compiler.h"
 #include "tests/codegen_cpu/jit_target.h"
@@ -53,10 +54,10 @@ TEST_P(JoinedRows, AgreeWithTheInterpreter) {
                                                       *joined, nullptr, GetParam(), {.wide = true, .joined = true})));
       const auto bytes = static_cast<std::int64_t>(byte_size(dtype));
       for (const std::int64_t n : {1, 2, 3, 5, 8, 10, 16, 17, 31, 40, 63, 100})
-        for (const std::int64_t rows : {1, 16, 37, 1500}) {
+        for (const auto& [rows, apart] : {std::pair{1, 2}, {16, 1}, {37, 2}, {150, 1}, {1500, 1}, {1500, 2}}) {
           SCOPED_TRACE(std::string(name(dtype)) + " rank " + std::to_string(rank) + " rows " + std::to_string(rows) +
-                       " of " + std::to_string(n));
-          const std::int64_t outer = rank == 3 ? 3 : 1, apart = 2;  // single elements lie apart from each other
+                       " of " + std::to_string(n) + " apart " + std::to_string(apart));
+          const std::int64_t outer = rank == 3 ? 3 : 1;  // `apart`: how far single elements lie from each other
           const std::int64_t all = outer * rows;
           const auto filled = [&](std::int64_t count) {
             std::vector<unsigned char> data(static_cast<std::size_t>(count * bytes + kBehind));
@@ -106,6 +107,27 @@ TEST_P(JoinedRows, AgreeWithTheInterpreter) {
           ASSERT_EQ(data[4], expected);
         }
     }
+}
+
+/// Where it pays: rows of bytes of many lengths, others where few fill a vector, or where much is computed.
+TEST(JoinedRowsOf, BytesAndShortRows) {
+  const auto joins = [](DType dtype, std::int64_t columns) {
+    const Kernel kernel = four_operands(dtype, 2);
+    const std::int64_t sizes[] = {100, columns}, strides[] = {columns, 1, 1, 0, 0, 1, 0, 0, columns, 1};
+    return has_rows_to_join(kernel, {.pointers = nullptr,
+                                     .sizes = sizes,
+                                     .strides = strides,
+                                     .offsets = nullptr,
+                                     .scalars = nullptr,
+                                     .row_begin = 0,
+                                     .row_end = 100,
+                                     .column_begin = 0,
+                                     .column_end = columns});
+  };
+  for (const std::int64_t columns : {3, 8, 16, 31}) EXPECT_TRUE(joins(DType::u8, columns)) << columns;
+  for (const std::int64_t columns : {1, 2, 32, 100}) EXPECT_FALSE(joins(DType::u8, columns)) << columns;
+  EXPECT_TRUE(joins(DType::f32, 5));
+  EXPECT_FALSE(joins(DType::f32, 8));
 }
 
 TEST(JoinedRowsOf, OnlyWhatLiesInOrder) {
