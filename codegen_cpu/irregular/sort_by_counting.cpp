@@ -17,9 +17,8 @@ template <class U> constexpr std::int64_t kTables = sizeof(U) == 1 ? 4 : 1;
 template <class U> constexpr std::int64_t kLeast = sizeof(U) == 1 ? 96 : 16384;
 constexpr double kNsPerElement = 3.5;
 
-/// How often each value occurs in a line, in the first table of `counts`.
-template <class U> void count(const U* from, std::int64_t stride, std::int64_t size, std::int64_t* counts) {
-  std::fill_n(counts, kValues<U> * kTables<U>, std::int64_t{0});
+template <class U, class Stride>
+void count_in_tables(const U* from, Stride stride, std::int64_t size, std::int64_t* counts) {
   std::int64_t i = 0;
   if constexpr (kTables<U> == 4) {
     std::int64_t *const second = counts + kValues<U>, *const third = second + kValues<U>,
@@ -28,6 +27,15 @@ template <class U> void count(const U* from, std::int64_t stride, std::int64_t s
       ++counts[from[0]], ++second[from[stride]], ++third[from[2 * stride]], ++fourth[from[3 * stride]];
   }
   for (; i < size; ++i, from += stride) ++counts[*from];
+}
+
+/// How often each value occurs in a line, in the first table of `counts`.
+template <class U> void count(const U* from, std::int64_t stride, std::int64_t size, std::int64_t* counts) {
+  std::fill_n(counts, kValues<U> * kTables<U>, std::int64_t{0});
+  if (stride == 1)
+    count_in_tables(from, std::integral_constant<std::int64_t, 1>(), size, counts);
+  else
+    count_in_tables(from, stride, size, counts);
   for (std::int64_t table = 1; table < kTables<U>; ++table)
     for (std::int64_t value = 0; value < kValues<U>; ++value) counts[value] += counts[table * kValues<U> + value];
 }

@@ -172,8 +172,12 @@ template <class T> RepeatElements<T> repeat_kernel(std::int64_t times) {
 template <class T> bool copy_repeated(const Copy& c) {
   if (c.ordered || c.rank < 2 || c.inner().from != 0 || c.inner().to != 1) return false;
   const Axis &axis = c.axes[c.rank - 2], &times = c.inner();
+  // Of many neighbors, by shuffles (transpose.h).
+  const bool in_vectors =
+      sizeof(T) <= 8 && axis.from == 1 && axis.size >= 512 && times.size * std::int64_t{sizeof(T)} <= 64;
   const RepeatElements<T> kernel = repeat_kernel<T>(times.size);
-  if (kernel == nullptr || axis.to != times.size || longest_before(c, c.rank - 1) != c.rank - 2) return false;
+  if ((kernel == nullptr && !in_vectors) || axis.to != times.size || longest_before(c, c.rank - 1) != c.rank - 2)
+    return false;
   constexpr std::int64_t kPart = 4096;
   const std::int64_t rows = count(c, c.rank - 2), parts = (axis.size + kPart - 1) / kPart;
   const double ns = kNsPerByte * static_cast<double>(std::min(axis.size, kPart) * times.size) * sizeof(T);
@@ -181,8 +185,18 @@ template <class T> bool copy_repeated(const Copy& c) {
     for (std::int64_t task = first; task < last; ++task) {
       const Walker at(c, c.rank - 2, task / parts);
       const std::int64_t begin = task % parts * kPart, elements = std::min(kPart, axis.size - begin);
-      kernel(reinterpret_cast<T*>(c.to) + at.to + begin * times.size,
-             reinterpret_cast<const T*>(c.from) + at.from + begin * axis.from, axis.from, elements);
+      T* const to = reinterpret_cast<T*>(c.to) + at.to + begin * times.size;
+      const T* const from = reinterpret_cast<const T*>(c.from) + at.from + begin * axis.from;
+      if (in_vectors)
+        transpose_kernels().of_bytes[std::min<std::size_t>(sizeof(T), 8)]({.to = to,
+                                                                           .from = from,
+                                                                           .to_line = times.size,
+                                                                           .from_line = 0,
+                                                                           .lines = elements,
+                                                                           .columns = times.size,
+                                                                           .streams = false});
+      else
+        kernel(to, from, axis.from, elements);
     }
   });
   return true;

@@ -383,7 +383,7 @@ template <class T> void repeat_column(const TransposedPlane& p) {
   std::int64_t i = 0;
 #if defined(__AVX2__)
   using Rows = RepeatedRows<T>;
-  constexpr std::int64_t kLeastGroups = 8;  // what it takes to find the places
+  constexpr std::int64_t kLeastGroups = Rows::kGroup / 2;  // fewer take less than finding the places does
   if (p.to_line == p.columns && p.columns > 1 && p.columns <= Rows::kMostColumns &&
       p.lines >= kLeastGroups * Rows::kGroup)
     i = Rows(p.columns).write(static_cast<char*>(p.to), static_cast<const char*>(p.from), p.lines);
