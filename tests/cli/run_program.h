@@ -45,11 +45,13 @@ class Scratch {
   std::filesystem::path before_, folder_;
 };
 
-/// Runs bin/`command`, with arguments as a shell reads them and settings in front, as in "FERMATA_MODE=eager ".
+/// Runs bin/`command`, with arguments as a shell reads them and settings in front, as in "FERMATA_MODE=eager ". Without
+/// a setting, kernels are kept in the current folder: those of earlier programs of the user change what is printed.
 inline Outcome run_program(const std::string& command, const std::string& settings = {}) {
   const char* bin = std::getenv("FERMATA_BIN_DIR");
   if (bin == nullptr) throw std::runtime_error("FERMATA_BIN_DIR names the folder of the programs; CTest sets it");
-  const std::string line = settings + "'" + bin + "'/" + command + " 2> stderr.txt";
+  const std::string line = "FERMATA_CACHE_DIR=\"${FERMATA_CACHE_DIR-$PWD/kernels}\" " + settings + "'" + bin + "'/" +
+                           command + " 2> stderr.txt";
   std::FILE* pipe = popen(line.c_str(), "r");
   if (pipe == nullptr) throw std::runtime_error("cannot run " + line);
   Outcome outcome;
