@@ -168,13 +168,22 @@ template <class T> RepeatElements<T> repeat_kernel(std::int64_t times) {
   return times < static_cast<std::int64_t>(std::size(kKernels)) ? kKernels[times] : nullptr;
 }
 
+/// Of neighbors, many of them, by shuffles of vectors (transpose.h).
+template <class T> bool is_repeated_in_vectors(const Axis& axis, std::int64_t times) {
+  constexpr std::int64_t kMany = 512, kMostBytes = 64;
+  return sizeof(T) <= 8 && axis.from == 1 && axis.size >= kMany && times * std::int64_t{sizeof(T)} <= kMostBytes;
+}
+template <class T> void repeat_in_vectors(T* to, const T* from, std::int64_t count, std::int64_t times) {
+  if constexpr (sizeof(T) <= 8)
+    transpose_kernels().of_bytes[sizeof(T)](
+        {.to = to, .from = from, .to_line = times, .from_line = 0, .lines = count, .columns = times, .streams = false});
+}
+
 /// Elements that are each repeated a few times, as by repeat(): false where the copy is another one.
 template <class T> bool copy_repeated(const Copy& c) {
   if (c.ordered || c.rank < 2 || c.inner().from != 0 || c.inner().to != 1) return false;
   const Axis &axis = c.axes[c.rank - 2], &times = c.inner();
-  // Of many neighbors, by shuffles (transpose.h).
-  const bool in_vectors =
-      sizeof(T) <= 8 && axis.from == 1 && axis.size >= 512 && times.size * std::int64_t{sizeof(T)} <= 64;
+  const bool in_vectors = is_repeated_in_vectors<T>(axis, times.size);
   const RepeatElements<T> kernel = repeat_kernel<T>(times.size);
   if ((kernel == nullptr && !in_vectors) || axis.to != times.size || longest_before(c, c.rank - 1) != c.rank - 2)
     return false;
@@ -188,13 +197,7 @@ template <class T> bool copy_repeated(const Copy& c) {
       T* const to = reinterpret_cast<T*>(c.to) + at.to + begin * times.size;
       const T* const from = reinterpret_cast<const T*>(c.from) + at.from + begin * axis.from;
       if (in_vectors)
-        transpose_kernels().of_bytes[std::min<std::size_t>(sizeof(T), 8)]({.to = to,
-                                                                           .from = from,
-                                                                           .to_line = times.size,
-                                                                           .from_line = 0,
-                                                                           .lines = elements,
-                                                                           .columns = times.size,
-                                                                           .streams = false});
+        repeat_in_vectors(to, from, elements, times.size);
       else
         kernel(to, from, axis.from, elements);
     }
