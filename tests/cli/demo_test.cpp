@@ -28,7 +28,7 @@ double figure(const std::string& json, const std::string& key) {
 
 TEST(Demo, TrainsInBothModesToTheSameLosses) {
   const Scratch scratch;
-  const Outcome demo = run_program("fermata demo --epochs 4 --json figures.json");
+  const Outcome demo = run_program("fermata demo --epochs 4 --json figures.json", "FERMATA_COMPILE=second_sight ");
   ASSERT_EQ(demo.status, 0) << demo.err;
   const std::string json = file_text("figures.json");
   EXPECT_GT(figure(json, "accuracy_eager"), 0.9);
