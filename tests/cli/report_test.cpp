@@ -122,7 +122,7 @@ TEST_F(Report, WritesAPageAtTheEndOfAProcess) {
 
 TEST_F(Report, TracesAreOfTheFormatThatOtherToolsRead) {
   if (std::system("command -v python3 > /dev/null") != 0) GTEST_SKIP() << "python3 is not installed";
-  ASSERT_EQ(run_program("fermata demo --epochs 1", "FERMATA_PROFILE=run.json ").status, 0);
+  ASSERT_EQ(run_program("fermata demo --epochs 1", "FERMATA_COMPILE=second_sight FERMATA_PROFILE=run.json ").status, 0);
   const std::string script = std::filesystem::path(fermata::test_folder()).parent_path() / "scripts/check_trace.py";
   const int status = std::system(("python3 '" + script + "' run.json > checked.txt 2>&1").c_str());
   EXPECT_EQ(status, 0) << file_text("checked.txt");
