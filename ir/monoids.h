@@ -45,6 +45,7 @@ FERMATA_MONOID(any, T(false), a | b)
 #undef FERMATA_MONOID
 
 /// Position of an extreme value. NaN counts as the extreme; the first of equal positions wins for any reduction tree.
+/// `replaces`: whether b, which comes after a, takes its place.
 #define FERMATA_ARG_MONOID(name, worst, better)                                                           \
   struct name##_monoid {                                                                                  \
     template <class T> static std::tuple<T, std::int64_t> identity() {                                    \
@@ -60,6 +61,7 @@ FERMATA_MONOID(any, T(false), a | b)
       return {select(take, b, a), select(take, j, i)};                                                    \
     }                                                                                                     \
     template <class V, class I> static I finish(std::tuple<V, I> s) { return std::get<1>(s); }            \
+    template <class V> static auto replaces(V b, V a) { return (better) | ((b != b) & (a == a)); }        \
   };
 FERMATA_ARG_MONOID(argmax, lowest_or_minus_infinity<T>(), b > a)
 FERMATA_ARG_MONOID(argmin, highest_or_infinity<T>(), b < a)

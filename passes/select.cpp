@@ -188,14 +188,19 @@ struct KeptAndReduced {
 /// where they are used again once they are reduced.
 bool is_of_short_rows(const Graph& g, const GraphNode& n, const Uses& uses) {
   constexpr std::int64_t kLongest = 24, kLongestInVectors = 64, kManyRows = 1024, kManyOfAnAxis = 32;
+  constexpr std::int64_t kLongestPositions = 512;
+  constexpr std::size_t kLeastInVectors = 4;  // bytes
   if (family(n.op) != Family::reduce) return false;
   const Shape& shape = g.nodes[n.operands[0].value].shape;
   const std::int64_t length = length_of_runs(g, n), whole = element_count(shape);
   const bool is_arg = n.op == Op::argmax || n.op == Op::argmin;
   const KeptAndReduced axes(g, n);
   const bool has_blocks = axes.reduced != length;
-  if (length == 0 || length > (is_arg || has_blocks ? kLongest : kLongestInVectors) || whole / length < kManyRows)
-    return false;
+  const std::int64_t longest = has_blocks                                          ? kLongest
+                               : !is_arg                                           ? kLongestInVectors
+                               : byte_size(operand_dtype(g, n)) >= kLeastInVectors ? kLongestPositions
+                                                                                   : kLongest;
+  if (length == 0 || length > longest || whole / length < kManyRows) return false;
   if (has_blocks && axes.longest_kept < kManyOfAnAxis) return false;
   return source_of(g, n.operands[0]).op == Op::input && uses.largest[value_of(g, n)] < whole;
 }

@@ -23,7 +23,8 @@ inline constexpr std::int64_t kMostLanes = 64;
 /// A reduction over elements of one dtype. States lie component by component: states[c] is an array of component c.
 struct ReduceLoops {
   unsigned components = 0;
-  std::int64_t lanes = 1;  // of a vector
+  std::int64_t lanes = 1;             // of a vector
+  bool positions_in_vectors = false;  // rows_of_one_block() finds positions in vectors of elements
   std::array<std::uint8_t, kMaxStateComponents> component_bytes{};
   DType result = DType::f32;  // of finish
   /// Reduces up to kReductionBlock contiguous elements by lanes; `first` is the position of x[0] along the reduced

@@ -246,7 +246,8 @@ class ReductionCall {
   }
   /// Whether rows are loaded as they are: half a vector of AVX-512 and more.
   bool has_vectors_along() const {
-    constexpr std::int64_t kHalfVector = 32;
+    constexpr std::int64_t kHalfVector = 32, kFewestFound = 6;  // of positions: fewer elements are better turned
+    if (loops_.positions_in_vectors) return !converts() && is_dense() && blocks_ == 1 && reduced_.size >= kFewestFound;
     const auto wide = static_cast<std::int64_t>(byte_size(lifted_));
     return !converts() && is_dense() && loops_.components == 1 && wide >= 4 && reduced_.size * wide > kHalfVector;
   }

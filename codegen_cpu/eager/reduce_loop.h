@@ -228,8 +228,86 @@ template <class Monoid, class T> struct ReduceLoop {
     rows_in_vectors<kUsed>(from, row_bytes, n, rows, states);
   }
 
+  /// Of a state that is an element and its position: rows as before, with positions as wide as the elements.
+  static constexpr bool kHasPositionsInVectors = kComponents == 2 && sizeof(T) >= 4 && requires(T t) {
+    Monoid::replaces(t, t);
+  };
+  static constexpr int kLanes = kRegisterBytes / static_cast<int>(sizeof(T));
+  using Elements = Vector<T, kLanes, sizeof(T)>;
+  using Places = Vector<SignedOf<sizeof(T)>, kLanes, sizeof(T)>;
+  using Found = std::tuple<Elements, Places>;
+  static Places place_numbers(std::int64_t from) {
+    typename Places::Register r;
+    for (int i = 0; i < kLanes; ++i) r[i] = static_cast<SignedOf<sizeof(T)>>(i);
+    return Places::of(r) + Places(static_cast<SignedOf<sizeof(T)>>(from));
+  }
+  /// The last vector may have elements of the one before it: their positions are the same.
+  static Found find_in_lanes(const char* from, std::int64_t n) {
+    constexpr auto kBytes = static_cast<std::int64_t>(sizeof(T));
+    const Places first = place_numbers(0);
+    if (n < kLanes) {
+      const auto there = first < Places(static_cast<SignedOf<sizeof(T)>>(n));
+#if defined(__AVX2__) && !defined(__AVX512F__)
+      const auto mask = (__m256i)there.raw;
+      const Elements inside = [&] {
+        if constexpr (sizeof(T) == 4)
+          return Elements::of((Raw<T, kLanes>)_mm256_maskload_epi32(reinterpret_cast<const int*>(from), mask));
+        else
+          return Elements::of((Raw<T, kLanes>)_mm256_maskload_epi64(reinterpret_cast<const long long*>(from), mask));
+      }();
+#else
+      const Elements inside = load_part<Elements>(from, static_cast<std::size_t>(n));
+#endif
+      return {select(there, inside, Elements(std::get<0>(Monoid::template identity<T>()))), first};
+    }
+    Elements best = load<Elements>(from);
+    Places at = first;
+    for (std::int64_t i = kLanes; i < n; i += kLanes) {
+      const std::int64_t begin = i + kLanes <= n ? i : n - kLanes;
+      const Elements x = load<Elements>(from + begin * kBytes);
+      const auto take = Monoid::replaces(x, best);
+      best = select(take, x, best), at = select(take, place_numbers(begin), at);
+    }
+    return {best, at};
+  }
+  template <int kHalf = kLanes / 2> static void merge_found(Found* rows) {
+    if constexpr (kHalf > 0) {
+      const auto half = [](const Found& a, const Found& b, auto upper) {
+        constexpr auto kAll = std::make_integer_sequence<int, kLanes>{};
+        return Found(
+            Elements::of(halves_of<kHalf, decltype(upper)::value>(std::get<0>(a).raw, std::get<0>(b).raw, kAll)),
+            Places::of(halves_of<kHalf, decltype(upper)::value>(std::get<1>(a).raw, std::get<1>(b).raw, kAll)));
+      };
+      for (int r = 0; r < kHalf; ++r)
+        rows[r] = Monoid::combine(half(rows[2 * r], rows[2 * r + 1], std::false_type()),
+                                  half(rows[2 * r], rows[2 * r + 1], std::true_type()));
+      merge_found<kHalf / 2>(rows);
+    }
+  }
+  static void positions_in_vectors(const char* from, std::int64_t row_bytes, std::int64_t n, std::int64_t rows,
+                                   void* const* states) {
+    const Found nothing(Elements(std::get<0>(Monoid::template identity<T>())), place_numbers(0));
+    auto found = [&]<std::size_t... i>(std::index_sequence<i...>) {
+      return std::array<Found, sizeof...(i)>{(static_cast<void>(i), nothing)...};
+    }
+    (std::make_index_sequence<static_cast<std::size_t>(kLanes)>{});
+    for (std::int64_t row = 0; row < rows; row += kLanes) {
+      const std::int64_t count = rows - row < kLanes ? rows - row : kLanes;
+      for (std::int64_t r = 0; r < count; ++r, from += row_bytes)
+        found[static_cast<std::size_t>(r)] = find_in_lanes(from, n);
+      merge_found(found.data());
+      for (std::int64_t r = 0; r < count; ++r) {
+        static_cast<T*>(states[0])[row + r] = std::get<0>(found[0]).raw[r];
+        static_cast<std::int64_t*>(states[1])[row + r] = std::get<1>(found[0]).raw[r];
+      }
+    }
+  }
+
   [[gnu::flatten]] static void rows_of_one_block(const void* x, std::int64_t row_bytes, std::int64_t n,
                                                  std::int64_t rows, void* const* states) {
+    if constexpr (kHasPositionsInVectors)
+      if (n > 0 && n <= kReductionBlock)
+        return positions_in_vectors(static_cast<const char*>(x), row_bytes, n, rows, states);
     if constexpr (kHasRowsInVectors)
       if (n > 0 && n <= static_cast<std::int64_t>(kReductionLanes))
         return rows_of_few_vectors(static_cast<const char*>(x), row_bytes, n, rows, states);
@@ -340,6 +418,7 @@ template <class Monoid, class T> struct ReduceLoop {
   static ReduceLoops loops() {
     ReduceLoops l{.components = kComponents,
                   .lanes = N,
+                  .positions_in_vectors = kHasPositionsInVectors,
                   .component_bytes = {},
                   .result = DType::f32,
                   .row_block = &row_block,
