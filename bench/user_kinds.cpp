@@ -113,6 +113,16 @@ Tensor smooth_u8(const Tensors& in) {
   return ((fm::slice(x, 1, 0, end - 2) + fm::slice(x, 1, 1, end - 1) * 2 + fm::slice(x, 1, 2, end)) >> 2)
       .astype(DType::u8);
 }
+/// Brightness of pixels whose channels lie beside each other.
+Tensor gray_u8(const Tensors& in) {
+  const Tensor x = in[0].astype(DType::i32);
+  const auto channel = [&](std::int64_t i) { return fm::select(x, 2, i); };
+  return ((channel(0) * 77 + channel(1) * 150 + channel(2) * 29) >> 8).astype(DType::u8);
+}
+Tensor lengths(const Tensors& in) {
+  const auto squared = [&](std::int64_t i) { return fm::square(fm::select(in[0], 1, i)); };
+  return fm::sqrt(squared(0) + squared(1) + squared(2));
+}
 /// z^2 + c as complex numbers.
 Tensor julia(const Tensors& in) {
   const Tensor c = fm::complex(in[0] * 0.1, in[1] * 0.1);
@@ -299,6 +309,12 @@ std::vector<Case> user_kinds() {
       of_integers("rescale_i8_7M", -128, 128, {7'000'000}, DType::i8, &rescale_i8),
       of_integers("blend_u8_2x1300x1700", 0, 256, {2, 1300, 1700}, DType::u8, &blend_u8),
       of_integers("smooth_u8_1300x1700", 0, 256, {1300, 1700}, DType::u8, &smooth_u8),
+      of_integers("gray_u8_900x1100x4", 0, 256, {900, 1100, 4}, DType::u8, &gray_u8),
+      of("lengths_600Kx3", {{600'000, 3}}, &lengths),
+      of("angles_130Kx10", {{130'000}, {10}},
+         [](const Tensors& in) { return fm::sin(fm::expand_dims(in[0], 1) * in[1]); }),
+      of_integers("limit_u8_800Kx5", 0, 256, {800'000, 5}, DType::u8,
+                  [](const Tensors& in) { return fm::minimum(in[0], fm::slice(in[0], 1, 0, 1)); }),
       of("julia_300K", {{300'000}, {300'000}}, &julia),
       of("phase_shift_80x1009", {{80, 1009}, {80, 1009}}, &phase_shift),
       of("fft2_odd_8x135x147", {{8, 135, 147}},

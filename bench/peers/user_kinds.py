@@ -97,6 +97,19 @@ class UserKinds:
         y = self.i32(x)
         return self.u8((y[:, :-2] + y[:, 1:-1] * 2 + y[:, 2:]) >> 2)
 
+    def gray_u8(self, x):
+        y = self.i32(x)
+        return self.u8((y[:, :, 0] * 77 + y[:, :, 1] * 150 + y[:, :, 2] * 29) >> 8)
+
+    def lengths(self, x):
+        return self.xp.sqrt(x[:, 0] * x[:, 0] + x[:, 1] * x[:, 1] + x[:, 2] * x[:, 2])
+
+    def angles(self, t, f):
+        return self.xp.sin(t[:, None] * f)
+
+    def limit_u8(self, x):
+        return self.xp.minimum(x, x[:, :1])
+
     def float(self, x):
         return x.astype(self.xp.float32)
 
@@ -571,6 +584,7 @@ ROWS = ["group_means_400K", "one_hot_70Kx45", "embedding_gradient_20Kx48", "cros
         "flip_scale_100x130x150", "turned_scale_150x130x100", "reversed_sums_2000x1500",
         "repeat_3000x170", "mix_i16_5M", "hash_i64_2M", "count_masks_5M", "masked_mean_3000x1100", "rescale_i8_7M",
         "blend_u8_2x1300x1700", "smooth_u8_1300x1700",
+        "gray_u8_900x1100x4", "lengths_600Kx3", "angles_130Kx10", "limit_u8_800Kx5",
         "julia_300K", "phase_shift_80x1009", "fft2_odd_8x135x147", "rfft_300K", "solve_40Kx3x3", "inv_9Kx7x7",
         "quadratic_forms_50Kx7", "matvec_6000x30x30", "small_products_20Kx6x5", "sum_of_outer_60Kx11",
         "covariances_700x60x9", "wave_6_steps_60x70x80", "ragged_40_parts", "mean_of_views_90x200x330",

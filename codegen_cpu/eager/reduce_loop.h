@@ -174,22 +174,28 @@ template <class Monoid, class T> struct ReduceLoop {
 
   /// Rows that the vectors of the lanes hold: their number is known, so that all stay in registers.
   static constexpr bool kHasRowsInVectors = kComponents == 1 && N <= 16 && N > 1 && sizeof(T) >= 4;
+  /// The first `count` elements, at least one, in a vector of them; what is in other lanes does not matter.
+  template <class E> static E first_elements(const char* from, std::int64_t count) {
+    if (count >= E::kLanes) return load<E>(from);
+#if defined(__AVX2__) && !defined(__AVX512F__)
+    if constexpr (E::kLanes * sizeof(T) == 32) {
+      using Lane = SignedOf<sizeof(T)>;
+      typename Vector<Lane, E::kLanes, sizeof(T)>::Register lanes;
+      for (int i = 0; i < E::kLanes; ++i) lanes[i] = static_cast<Lane>(i);
+      const auto mask = (__m256i)(lanes < static_cast<Lane>(count));
+      if constexpr (sizeof(T) == 4)
+        return E::of((Raw<T, E::kLanes>)_mm256_maskload_epi32(reinterpret_cast<const int*>(from), mask));
+      else
+        return E::of((Raw<T, E::kLanes>)_mm256_maskload_epi64(reinterpret_cast<const long long*>(from), mask));
+    }
+#endif
+    return load_part<E>(from, static_cast<std::size_t>(count));
+  }
   /// The first `count` lanes of an element's vector, and others that change nothing.
   static State lift_first(const char* from, std::int64_t count, const Position& lanes) {
     const auto end = static_cast<SignedOf<kWidest>>(count);
     const V<T> outside = std::get<0>(identity());
-#if defined(__AVX2__) && !defined(__AVX512F__)
-    const auto mask = (__m256i)(lanes < Position(end)).raw;
-    const V<T> inside = [&] {
-      if constexpr (sizeof(T) == 4)
-        return V<T>::of((Raw<T, N>)_mm256_maskload_epi32(reinterpret_cast<const int*>(from), mask));
-      else
-        return V<T>::of((Raw<T, N>)_mm256_maskload_epi64(reinterpret_cast<const long long*>(from), mask));
-    }();
-#else
-    const V<T> inside = count >= N ? load<V<T>>(from) : load_part<V<T>>(from, static_cast<std::size_t>(count));
-#endif
-    return Monoid::lift(select(lanes < Position(end), inside, outside), Index(0));
+    return Monoid::lift(select(lanes < Position(end), first_elements<V<T>>(from, count), outside), Index(0));
   }
   template <int kHalf, int kUsed> static void merge_used(State (&lanes)[kUsed]) {
     if constexpr (kHalf > 0) {
@@ -247,18 +253,8 @@ template <class Monoid, class T> struct ReduceLoop {
     const Places first = place_numbers(0);
     if (n < kLanes) {
       const auto there = first < Places(static_cast<SignedOf<sizeof(T)>>(n));
-#if defined(__AVX2__) && !defined(__AVX512F__)
-      const auto mask = (__m256i)there.raw;
-      const Elements inside = [&] {
-        if constexpr (sizeof(T) == 4)
-          return Elements::of((Raw<T, kLanes>)_mm256_maskload_epi32(reinterpret_cast<const int*>(from), mask));
-        else
-          return Elements::of((Raw<T, kLanes>)_mm256_maskload_epi64(reinterpret_cast<const long long*>(from), mask));
-      }();
-#else
-      const Elements inside = load_part<Elements>(from, static_cast<std::size_t>(n));
-#endif
-      return {select(there, inside, Elements(std::get<0>(Monoid::template identity<T>()))), first};
+      const Elements worst(std::get<0>(Monoid::template identity<T>()));
+      return {select(there, first_elements<Elements>(from, n), worst), first};
     }
     Elements best = load<Elements>(from);
     Places at = first;

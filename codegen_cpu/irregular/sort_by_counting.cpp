@@ -78,7 +78,11 @@ template <class Key> void sort_lines(const CallArgs& args, Key key, unsigned axi
 }  // namespace
 
 bool is_sorted_by_counting(DType dtype, std::int64_t size) {
-  return size > (byte_size(dtype) == 1 ? kLeast<std::uint8_t> : kLeast<std::uint16_t>)&&byte_size(dtype) <= 2;
+  switch (byte_size(dtype)) {
+    case 1: return size > kLeast<std::uint8_t>;
+    case 2: return size > kLeast<std::uint16_t>;
+    default: return false;
+  }
 }
 
 void sort_by_counting(const CallArgs& args, unsigned axis, bool descending) {
