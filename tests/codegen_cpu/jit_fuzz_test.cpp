@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen_cpu/jit_compiler.h"
+#include "codegen_cpu/object_compiler.h"
 #include "codegen_cpu/staged_columns.h"
 #include "codegen_cpu/turned_rows.h"
 #include "runtime/streaming.h"
@@ -192,6 +193,30 @@ TEST_P(StagedColumnsFuzz, AgreesWithTheInterpreter) {
 }
 INSTANTIATE_TEST_SUITE_P(Targets, StagedColumnsFuzz, testing::Values("avx512", "avx2"),
                          [](const auto& info) { return info.param; });
+
+/// Files of exported programs hold both stages of a kernel, where it has them.
+TEST_P(StagedColumnsFuzz, AreCompiledForExportedPrograms) {
+  if (const std::string why = test::why_not_for(GetParam()); !why.empty()) GTEST_SKIP() << why;
+  int staged = 0, whole = 0;
+  for (std::uint64_t seed = 1; seed < 200 && (staged < 4 || whole < 4); ++seed) {
+    Random random(seed);
+    test::KernelGenerator generator(random, KernelShape::column, false, false);
+    const Kernel kernel = generator.kernel();
+    int& seen = staged_kernels(kernel) ? staged : whole;
+    if (seen == 4) continue;
+    ++seen;
+    int reductions = 0, results = 0;
+    for (const ObjectCode& object : cpu_object_compiler().compile(kernel, 1000, GetParam())) {
+      reductions += object.form == ObjectForm::reductions ? 1 : 0;
+      results += object.form == ObjectForm::results && object.streamed == 0 ? 1 : 0;
+    }
+    const int wanted = staged_kernels(kernel) ? 1 : 0;
+    EXPECT_EQ(reductions, wanted) << "seed " << seed << "\n" << to_string(kernel);
+    EXPECT_EQ(results, wanted) << "seed " << seed << "\n" << to_string(kernel);
+  }
+  EXPECT_EQ(staged, 4);
+  EXPECT_EQ(whole, 4);
+}
 
 std::string case_name(const testing::TestParamInfo<JitFuzz::ParamType>& info) {
   const KernelShape shape = std::get<1>(info.param);
