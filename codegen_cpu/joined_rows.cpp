@@ -56,26 +56,31 @@ unsigned innermost_rows(const Kernel& kernel, const KernelLaunch& launch) {
   return axis;
 }
 
-/// Each of `rows` elements `times` times. A row is written in steps of 16 bytes: what these write behind its end, the
-/// next rows write again; `to` has room for one step more than all.
-template <std::size_t kBytes>
-void repeat(char* to, const char* from, std::int64_t stride, std::int64_t rows, std::int64_t times) {
-  constexpr std::int64_t kStep = 16;
-  const std::int64_t row_bytes = times * static_cast<std::int64_t>(kBytes);
-  for (std::int64_t row = 0; row < rows; ++row, to += row_bytes, from += stride) {
-    char vector[kStep];
-    for (std::size_t i = 0; i < sizeof(vector); i += kBytes) std::memcpy(vector + i, from, kBytes);
-    for (std::int64_t i = 0; i < row_bytes; i += kStep) std::memcpy(to + i, vector, sizeof(vector));
-  }
+template <class T> void bring_together(char* to, const char* from, std::int64_t stride, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i, to += sizeof(T), from += stride) std::memcpy(to, from, sizeof(T));
 }
 
-void repeat_elements(std::size_t bytes, char* to, const char* from, std::int64_t stride, std::int64_t rows,
+/// Each of `count` elements `times` times. Those that lie apart are brought together first.
+void repeat_elements(std::int64_t bytes, char* to, const char* from, std::int64_t stride, std::int64_t count,
                      std::int64_t times) {
-  switch (bytes) {
-    case 1: return repeat<1>(to, from, stride, rows, times);
-    case 2: return repeat<2>(to, from, stride, rows, times);
-    case 4: return repeat<4>(to, from, stride, rows, times);
-    default: return repeat<8>(to, from, stride, rows, times);
+  constexpr std::int64_t kPart = 2048;
+  alignas(64) char together[kPart * 8];
+  while (count > 0) {
+    const std::int64_t part = stride == bytes ? count : std::min(count, kPart);
+    if (stride != bytes) switch (bytes) {
+        case 1: bring_together<std::uint8_t>(together, from, stride, part); break;
+        case 2: bring_together<std::uint16_t>(together, from, stride, part); break;
+        case 4: bring_together<std::uint32_t>(together, from, stride, part); break;
+        default: bring_together<std::uint64_t>(together, from, stride, part); break;
+      }
+    transpose_kernels().of_bytes[bytes]({.to = to,
+                                         .from = stride == bytes ? from : together,
+                                         .to_line = times,
+                                         .from_line = 0,
+                                         .lines = part,
+                                         .columns = times,
+                                         .streams = false});
+    count -= part, from += part * stride, to += part * times * bytes;
   }
 }
 
@@ -152,17 +157,7 @@ class JoinedLaunch {
     char* to = buffer(access);
     for (std::int64_t done = 0; done < rows;) {
       const std::int64_t count = std::min(rows - done, run - (row + done) % run);
-      const char* const from = memory(access) + offset(access, row + done) * bytes;
-      if (stride == bytes)
-        transpose_kernels().of_bytes[bytes]({.to = to,
-                                             .from = from,
-                                             .to_line = columns_,
-                                             .from_line = 0,
-                                             .lines = count,
-                                             .columns = columns_,
-                                             .streams = false});
-      else
-        repeat_elements(static_cast<std::size_t>(bytes), to, from, stride, count, columns_);
+      repeat_elements(bytes, to, memory(access) + offset(access, row + done) * bytes, stride, count, columns_);
       to += count * columns_ * bytes, done += count;
     }
   }
