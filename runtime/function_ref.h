@@ -19,6 +19,12 @@ template <class R, class... Args> class FunctionRef<R(Args...)> {
         call_([](void* object, Args... args) -> R {
           return (*static_cast<std::remove_reference_t<F>*>(object))(std::forward<Args>(args)...);
         }) {}
+  // A function is called by its address: POSIX lets an object pointer hold it.
+  template <class F>
+  requires(std::is_function_v<F>&& std::is_invocable_r_v<R, F&, Args...>) FunctionRef(F& f)  // NOLINT
+      : object_(reinterpret_cast<void*>(&f)), call_([](void* object, Args... args) -> R {
+          return (*reinterpret_cast<F*>(object))(std::forward<Args>(args)...);
+        }) {}
   R operator()(Args... args) const { return call_(object_, std::forward<Args>(args)...); }
 
  private:
