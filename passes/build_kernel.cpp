@@ -114,21 +114,16 @@ class KernelBuilder {
     auto& known = instances_of_[member->second];
     if (!group_.inlined[member->second]) return static_cast<std::int32_t>(known[0]);
     for (const std::uint32_t i : known)
-      if (same(instances_[i].map, map)) return static_cast<std::int32_t>(i);
+      if (instances_[i].map == map) return static_cast<std::int32_t>(i);
     known.push_back(add_instance(std::move(map)));
     return static_cast<std::int32_t>(known.back());
-  }
-
-  static bool same(const IndexMap& a, const IndexMap& b) {
-    return a.axes == b.axes && a.reshaped == b.reshaped && a.reshape == b.reshape && a.path == b.path;
   }
 
   std::size_t add_access(KernelSource::Kind kind, ValueId value, std::uint16_t mask, const IndexMap& map, DType dtype,
                          Half half = Half::none) {
     for (std::size_t i = 0; i < accesses_.size() && kind != KernelSource::Kind::store; ++i) {
       const SymbolicAccess& a = accesses_[i];
-      if (a.source.kind == kind && a.source.value == value && a.source.mask == mask && a.half == half &&
-          same(a.map, map))
+      if (a.source.kind == kind && a.source.value == value && a.source.mask == mask && a.half == half && a.map == map)
         return i;
     }
     accesses_.push_back({{kind, value, mask, map.path}, map, dtype, half});
@@ -516,6 +511,10 @@ class KernelBuilder {
     while (inner > run.first && is_one(static_cast<unsigned>(inner))) --inner;
     const int axis = axis_of(a, static_cast<unsigned>(inner));
     if (axis < a.first_unit_axis || !a.map.axes[static_cast<std::size_t>(inner)].unit) return out;
+    if (a.source.kind == KernelSource::Kind::position) {  // counted in row-major order over the axes of its mask
+      out.unit_stride = (out.axes >> (built_.axes.size() - 1) & 1u) != 0 && a.source.mask >> (axis + 1) == 0;
+      return out;
+    }
     if (has_channels_last(a)) {
       out.unit_stride = axis == 1;
       return out;
@@ -524,7 +523,7 @@ class KernelBuilder {
     const int rank = static_cast<int>(g_.nodes[v].shape.rank());
     const bool last = is_dense(a) ? next_axis(a, axis) == rank || (group_.channels_last && is_stretched_behind(a, axis))
                                   : axis == rank - 1 && g_.nodes[v].unit_inner && !a.map.reshaped;
-    out.unit_stride = last && a.source.kind != KernelSource::Kind::position;
+    out.unit_stride = last;
     return out;
   }
 

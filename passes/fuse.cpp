@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <optional>
+#include <unordered_map>
 
 #include "ir/complex_form.h"
 #include "ir/error.h"
@@ -23,7 +24,8 @@ namespace {
 // Limits of one kernel: beyond them compile time grows faster than what fusion saves.
 constexpr std::size_t kMaxMembers = 160;
 constexpr std::size_t kMaxPrims = 2000;
-constexpr std::size_t kMaxAccesses = 48;
+constexpr std::size_t kMaxAccesses = 48,
+                      kMaxLoads = 2 * kMaxAccesses;  // operands; the places that they are loaded from
 /// A pass over rows that depends on a reduction of them runs one row per thread; fewer rows than this with more
 /// elements than that are better off as a split reduction and a separate pass.
 constexpr double kFewRows = 8, kLongRow = 65536;
@@ -174,7 +176,7 @@ class Fuser {
     const Verdict fits = check(merged);
     if (!fits.ok) return fits;
     // What was inlined before may read what is in the kernel only now, and elsewhere than where it is computed.
-    if (std::ranges::find(merged.inlined, true) != merged.inlined.end() && !reachable_maps(merged))
+    if (std::ranges::find(merged.inlined, true) != merged.inlined.end() && !places_in(merged))
       return Verdict::no("it is read at a different index than it is computed at");
     if (wastes_lanes(x, merged) || wastes_lanes_of_rows(x, merged) || wastes_lanes_of_rows(y, merged))
       return Verdict::no("rows are too short to fill vectors");
@@ -389,9 +391,6 @@ class Fuser {
       }
     const double again = elements(g_, y.domain) / std::max(1.0, elements(g_, x.domain));
     if (again > 1.01 && cost > kCheapPrims) return Verdict::no("it would be recomputed several times");
-    const auto prims = static_cast<double>(cost), reads = static_cast<double>(most_reads(x, y));
-    if (reads > 1 && reads * again * prims > prims + kStoredElement)
-      return Verdict::no("it would be recomputed several times");
     Group merged = unite(x, y);
     for (std::size_t i = 0; i < merged.members.size(); ++i) {
       if (contains(x, merged.members[i], inlined)) merged.inlined[i] = true;
@@ -399,32 +398,18 @@ class Fuser {
     merged.domain = y.domain, merged.reduced = y.reduced;
     const Verdict fits = check(merged);
     if (!fits.ok) return fits;
-    if (!reachable_maps(merged)) return Verdict::no("a view cannot be folded into its loads");
+    const auto places = places_in(merged);
+    if (!places) return Verdict::no("a view cannot be folded into its loads");
+    double everywhere = 0;  // primitives of the producer at a point, at all places
+    for (const ValueId v : x.members) everywhere += static_cast<double>(prims_[v] * places->of(v));
+    const auto once = static_cast<double>(cost);
+    if (everywhere > once && everywhere * again > once + kStoredElement)
+      return Verdict::no("it would be recomputed several times");
+    if (places->loaded > kMaxLoads) return Verdict::no("it would be loaded from too many places");
     if (wastes_lanes(x, merged)) return Verdict::no("rows are too short to fill vectors");
     if (!order_->are_next_to_each_other(producer, consumer)) return Verdict::no("another step must run between them");
     commit(producer, consumer, std::move(merged));
     return Verdict::yes();
-  }
-
-  /// At how many places of its own the consumer reads one value of the producer at each point, at most.
-  std::size_t most_reads(const Group& producer, const Group& consumer) const {
-    std::vector<std::pair<ValueId, ValueId>> reads;  // of which value, and through which view
-    bool inlined;
-    for (const ValueId v : consumer.members)
-      for (const GraphOperand& o : g_.nodes[v].operands) {
-        if (o.is_scalar()) continue;
-        ValueId s = o.value;
-        while (is_view(g_.nodes[s].op)) s = g_.nodes[s].operands[0].value;
-        if (contains(producer, s, inlined)) reads.emplace_back(s, o.value);
-      }
-    std::ranges::sort(reads);
-    reads.erase(std::unique(reads.begin(), reads.end()), reads.end());
-    std::size_t most = 0;
-    for (std::size_t i = 0, first = 0; i < reads.size(); ++i) {
-      if (reads[i].first != reads[first].first) first = i;
-      most = std::max(most, i - first + 1);
-    }
-    return most;
   }
 
   /// True if everything that reads `u` (through views) is in one of the two groups.
@@ -441,13 +426,32 @@ class Fuser {
     return true;
   }
 
-  /// Follows every read down to loads, through inlined members; false if one of them cannot be expressed, or is of what
-  /// the kernel computes at another index.
-  bool reachable_maps(const Group& group) const {
+  /// Where the values of a group are computed and its operands loaded at a point.
+  struct Places {
+    std::unordered_map<ValueId, std::vector<IndexMap>> maps;
+    std::size_t loaded = 0;
+
+    std::size_t of(ValueId v) const {
+      const auto found = maps.find(v);
+      return found == maps.end() ? 0 : found->second.size();
+    }
+    /// Whether the place is a new one.
+    bool add(ValueId v, const IndexMap& map) {
+      std::vector<IndexMap>& known = maps[v];
+      if (std::ranges::find(known, map) != known.end()) return false;
+      known.push_back(map);
+      return true;
+    }
+  };
+
+  /// Follows every read down to loads, through inlined members; nothing if one of them cannot be expressed, or is of
+  /// what the kernel computes at another index.
+  std::optional<Places> places_in(const Group& group) const {
     struct Visit {
       ValueId value;
       IndexMap map;
     };
+    Places places;
     std::vector<Visit> work;
     for (std::size_t i = 0; i < group.members.size(); ++i) {
       if (group.inlined[i]) continue;
@@ -456,34 +460,37 @@ class Fuser {
       work.push_back({group.members[i], map_of(group, group.members[i], home)});
     }
     for (std::size_t visits = 0; !work.empty(); ++visits) {
-      if (visits > 4 * kMaxMembers) return false;
+      if (visits > 4 * kMaxMembers) return std::nullopt;
       const Visit at = std::move(work.back());
       work.pop_back();
       const GraphNode& n = g_.nodes[at.value];
       // Positions are counted over the axes of the node itself.
-      if (at.map.reshaped && (n.op == Op::iota || family(n.op) == Family::random || traits(n.op).joins)) return false;
+      if (at.map.reshaped && (n.op == Op::iota || family(n.op) == Family::random || traits(n.op).joins))
+        return std::nullopt;
       for (std::size_t k = 0; k < n.operands.size(); ++k) {
         if (n.operands[k].is_scalar()) continue;
         const auto map = into_operand(g_, at.value, at.map, k);
         const auto followed = map ? follow_views(g_, n.operands[k].value, *map) : std::nullopt;
-        if (!followed) return false;
+        if (!followed) return std::nullopt;
         bool inlined;
         if (contains(group, followed->source, inlined)) {
-          if (is_gathered(n, k) || (traits(n.op).joins && !needs_no_memory(followed->source))) return false;
+          if (is_gathered(n, k) || (traits(n.op).joins && !needs_no_memory(followed->source))) return std::nullopt;
           if (inlined) {
-            work.push_back({followed->source, followed->map});
+            if (places.add(followed->source, followed->map)) work.push_back({followed->source, followed->map});
             continue;
           }
           std::vector<std::int8_t> below;
           home_axes(p_, dims_, group, followed->source, below);
-          if (!aligned(*followed, below)) return false;
+          if (!aligned(*followed, below)) return std::nullopt;
         } else if (followed->map.reshaped && g_.nodes[followed->source].op == Op::input &&
                    !g_.nodes[followed->source].dense) {
-          return false;
+          return std::nullopt;
+        } else if (places.add(followed->source, followed->map)) {
+          ++places.loaded;
         }
       }
     }
-    return true;
+    return places;
   }
 
   void commit(std::int32_t a, std::int32_t b, Group merged) {

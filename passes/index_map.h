@@ -27,6 +27,7 @@ struct IndexMap {
   ValueId reshape = kNoValue;  // the reshape whose axes these are, if `reshaped`
   bool reshaped = false;       // the value is seen under another shape: only dense layouts in that order can follow
   std::vector<PathStep> path;  // from the value up to the domain, nearest to the value first
+  bool operator==(const IndexMap&) const = default;
 };
 
 /// The map of a value with the axes of the domain.

@@ -19,9 +19,10 @@ inline constexpr std::int64_t kStreamAlignment = 64;
 struct Span {
   Value* index;
   Value* left = nullptr;
-  Values masks{};          // `left` as masks
-  bool may_branch = true;  // if masks are slow: may branch to unmasked code for whole vectors
-  bool aligned = false;    // streaming stores are aligned to kStreamAlignment
+  Values masks{};                   // `left` as masks
+  bool may_branch = true;           // if masks are slow: may branch to unmasked code for whole vectors
+  bool aligned = false;             // streaming stores are aligned to kStreamAlignment
+  const Values* decided = nullptr;  // between edges: what comparisons are, per value (Evaluator::decide)
 };
 
 /// One digit of a linear index: an axis, or the blocks of one.
@@ -90,6 +91,9 @@ class Accesses {
   /// is null, or false where no lane exists.
   Value* load_guarded(unsigned access, Value* address, const Span& span, unsigned vector, Value* guard,
                       Value* may_exist) const;
+  /// Where vector number `vector` of a span is to be read, of elements that all `exist` or are all 0; and that vector.
+  Value* place(unsigned access, Value* address, const Span& span, unsigned vector, Value* exist) const;
+  Value* load_place(unsigned access, Value* place) const;
   /// Whether the target reads elements at different offsets in one instruction.
   bool has_gather(unsigned access) const;
 
@@ -130,6 +134,7 @@ class Accesses {
   Value* count_of(const Span& span, unsigned vector) const;
   /// A stack buffer for one vector, for accesses without masked instructions.
   Value* bounce() const;
+  Value* zeros() const;
   void plan_prefetches(bool may_prefetch);
   void prefetch(Value* first, std::uint64_t bytes) const;
   Value* distance(unsigned access, Value* address) const;
@@ -171,8 +176,9 @@ class Accesses {
   Values lane_distances_;     // per access along the vector axis: lane * stride
   std::vector<bool> turned_;  // per access
   unsigned most_apart_ = 1;   // elements from one lane to the next that there is code for
-  // Made when first needed: a vector, distances for its lanes, and a byte for each of them and a zero.
-  mutable llvm::AllocaInst *bounce_ = nullptr, *distances_ = nullptr, *guards_ = nullptr;
+  // Made when first needed: a vector, distances for its lanes, a byte for each of them and a zero, and a vector of
+  // zeros.
+  mutable llvm::AllocaInst *bounce_ = nullptr, *distances_ = nullptr, *guards_ = nullptr, *zeros_ = nullptr;
 };
 
 }  // namespace fermata::jit

@@ -26,13 +26,20 @@ std::uint64_t streamable_stores(const Kernel& kernel) {
 
 unsigned choose_lanes(const Kernel& kernel, const Isa& isa) {
   std::array<unsigned, 4> count{};  // of values of 1, 2, 4 and 8 bytes
-  const auto look_at = [&](const ScalarProgram& program) {
-    for (const Instr& instr : program.instrs())
-      if (instr.type != DType::boolean && instr.prim != Prim::constant && instr.prim != Prim::scalar)
-        ++count[static_cast<std::size_t>(std::countr_zero(byte_size(instr.type)))];
+  const auto look_at = [&](const Instr& instr) {
+    if (instr.type != DType::boolean && instr.prim != Prim::constant && instr.prim != Prim::scalar)
+      ++count[static_cast<std::size_t>(std::countr_zero(byte_size(instr.type)))];
   };
-  look_at(kernel.program);
-  for (const Reduction& reduction : kernel.reductions) look_at(reduction.combine.program);
+  const Edges edges(kernel, true);
+  const std::vector<std::uint16_t> axes = axes_of_values(kernel);
+  const auto is_vector = [&](std::uint16_t of) { return (of >> (kernel.rank - 1u) & 1u) != 0; };
+  for (ValueId id = 0; id < kernel.program.size(); ++id)
+    if (is_vector(axes[id]) && !edges.is_only_compared(id)) look_at(kernel.program[id]);
+  for (const Store& store : kernel.stores)
+    if (is_vector(kernel.accesses[store.access].axes) && !is_vector(axes[store.value]))
+      look_at(kernel.program[store.value]);
+  for (const Reduction& reduction : kernel.reductions)
+    for (const Instr& instr : reduction.combine.program.instrs()) look_at(instr);
   if (count[3] > count[0] + count[1] + count[2]) return isa.vector_bits / 64;
   if (count[3] + count[2] > 0) return isa.vector_bits / 32;
   return isa.vector_bits / (count[1] > 0 ? 16 : 8);
@@ -50,7 +57,7 @@ Emission::Emission(llvm::Function& function, const Kernel& described, const Isa&
       part(function.getArg(1)),
       scratch(function.getArg(2)),
       accesses(b, described, launch, !turned && (wide || !described.is_row_kernel()), wide),
-      evaluator(b, accesses, described, wide && isa.masks && described.is_row_kernel()),
+      evaluator(b, accesses, described, wide && isa.masks && described.is_row_kernel(), !variant.checked),
       row_begin(launch_field(b, launch, offsetof(KernelLaunch, row_begin))),
       row_end(launch_field(b, launch, offsetof(KernelLaunch, row_end))),
       column_begin(launch_field(b, launch, offsetof(KernelLaunch, column_begin))),
@@ -98,15 +105,58 @@ void Emission::rows(llvm::function_ref<void(const Values& addresses, Environment
                        });
 }
 
-void Emission::columns(const std::vector<std::uint16_t>& stores, const Values& addresses, Value* begin, Value* end,
-                       GroupPlan plan, llvm::function_ref<void(const Span& span, unsigned width)> body) {
+bool Emission::cuts_at_edges(const KernelSchedule::Stage& stage, GroupPlan plan) const {
+  constexpr unsigned kFewInstructions = 100, kMostInstructions = 400;
+  return affords(std::bit_floor(plan.width) * vector_count(stage), kFewInstructions, kMostInstructions) &&
+         std::ranges::any_of(stage.element_values, [&](ValueId id) { return evaluator.edges().decide(id); });
+}
+
+void Emission::columns(const KernelSchedule::Stage& stage, const Environment& env, const Values& addresses,
+                       Value* begin, Value* end, GroupPlan plan,
+                       llvm::function_ref<void(const Span& span, unsigned width)> body) {
+  const auto cut_or_not = [&](Value* first, GroupPlan groups, bool aligned) {
+    if (cuts_at_edges(stage, plan))
+      columns_between_edges(stage, env, addresses, first, end, std::bit_floor(groups.width), body, aligned);
+    else
+      columns(first, end, groups, body, aligned);
+  };
+  const std::vector<std::uint16_t>& stores = stage.element_stores;
   const auto leader = std::ranges::find_if(stores, [&](std::uint16_t s) { return (streamed >> s & 1u) != 0; });
-  if (leader == stores.end()) return columns(begin, end, plan, body);
+  if (leader == stores.end()) return cut_or_not(begin, plan, false);
   Value* const head = accesses.unaligned_head(kernel.stores[*leader].access, addresses[kernel.stores[*leader].access],
                                               begin, b.CreateSub(end, begin));
   Value* const first = b.CreateAdd(begin, head);
   columns(begin, first, {1, true}, body);
-  columns(first, end, {std::bit_floor(plan.width), false}, body, true);
+  cut_or_not(first, {std::bit_floor(plan.width), false}, true);
+}
+
+/// Up to the next edge, groups of `width` vectors that know what holds there, and then one vector, for each lane of
+/// which that is found out.
+void Emission::columns_between_edges(const KernelSchedule::Stage& stage, const Environment& env,
+                                     const Values& addresses, Value* begin, Value* end, unsigned width,
+                                     llvm::function_ref<void(const Span& span, unsigned width)> body, bool aligned) {
+  const std::int64_t lanes = b.lanes(), step = lanes * width;
+  const Values edges = evaluator.edge_columns(stage.element_values, addresses, env);
+  b.when(b.CreateICmpSLT(begin, end), {}, [&] {
+    b.repeat_while({begin}, [&](Values& at) -> Value* {
+      Value *const first = at[0], *next = end;
+      for (Value* const edge : edges)
+        next = b.CreateSelect(b.CreateICmpSGT(edge, first), b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, edge, next),
+                              next);
+      const Values decided = evaluator.decide(stage.element_values, addresses, env, first);
+      Value* const whole = b.CreateAdd(first, b.CreateAnd(b.CreateSub(next, first), b.i64(-step)));
+      b.loop(first, whole, step, {}, [&](Value* index, const Values&) {
+        body({.index = index, .aligned = aligned, .decided = &decided}, width);
+        return Values{};
+      });
+      at = b.when(b.CreateICmpSLT(whole, end), {whole}, [&] {
+        body(partial_span(whole, b.CreateSub(end, whole), 1), 1);
+        return Values{b.CreateAdd(whole, b.i64(lanes))};
+      });
+      return b.CreateICmpSLT(at[0], end);
+    });
+    return Values{};
+  });
 }
 
 void Emission::columns(Value* begin, Value* end, GroupPlan plan,
@@ -203,8 +253,9 @@ std::vector<TurnedOperand> Emission::turned_operands(unsigned axis, std::int64_t
 }
 
 unsigned Emission::vector_count(const KernelSchedule::Stage& stage) const {
-  return static_cast<unsigned>(
-      std::ranges::count_if(stage.element_values, [&](ValueId id) { return evaluator.varies_along_vector_axis(id); }));
+  return static_cast<unsigned>(std::ranges::count_if(stage.element_values, [&](ValueId id) {
+    return evaluator.varies_along_vector_axis(id) && !evaluator.edges().is_only_compared(id);
+  }));
 }
 
 bool Emission::affords(unsigned instructions, unsigned few, unsigned many) const {
@@ -242,7 +293,7 @@ GroupPlan Emission::group_plan(const KernelSchedule::Stage& stage, unsigned rese
   unsigned bits = 0;
   const bool masked = b.isa().masks && length >= kLong && has_masked(stage);
   for (const ValueId id : stage.element_values) {
-    if (!evaluator.varies_along_vector_axis(id)) continue;
+    if (!evaluator.varies_along_vector_axis(id) || evaluator.edges().is_only_compared(id)) continue;
     bits += std::max(vector_bits, b.lanes() * static_cast<unsigned>(8 * byte_size(kernel.program[id].type)));
   }
   const unsigned registers_per_value = std::max(1u, (bits / length + vector_bits - 1) / vector_bits);

@@ -59,13 +59,18 @@ struct Emission {
 
   /// Calls `body` for each row of the launch, with its addresses and the values known there.
   void rows(llvm::function_ref<void(const Values& addresses, Environment& env)> body);
-  /// Cuts [begin, end) of the vector axis into groups. If one of `stores` is streaming, the first groups peel
-  /// iterations until it is aligned.
-  void columns(const std::vector<std::uint16_t>& stores, const Values& addresses, Value* begin, Value* end,
-               GroupPlan plan, llvm::function_ref<void(const Span& span, unsigned width)> body);
+  /// Cuts [begin, end) of the vector axis into groups for a stage that loads and stores at `addresses`. If one of its
+  /// stores is streaming, the first groups peel iterations until it is aligned. If something is compared with positions
+  /// (edges.h), groups end where that changes.
+  void columns(const KernelSchedule::Stage& stage, const Environment& env, const Values& addresses, Value* begin,
+               Value* end, GroupPlan plan, llvm::function_ref<void(const Span& span, unsigned width)> body);
   /// Cuts [begin, end) of the vector axis into groups.
   void columns(Value* begin, Value* end, GroupPlan plan,
                llvm::function_ref<void(const Span& span, unsigned width)> body, bool aligned = false);
+  bool cuts_at_edges(const KernelSchedule::Stage& stage, GroupPlan plan) const;
+  void columns_between_edges(const KernelSchedule::Stage& stage, const Environment& env, const Values& addresses,
+                             Value* begin, Value* end, unsigned width,
+                             llvm::function_ref<void(const Span& span, unsigned width)> body, bool aligned);
   /// A span with `left` (at least 1) active elements.
   Span partial_span(Value* index, Value* left, unsigned width);
   /// Lays out the scratch for kept values; in column kernels for groups of at most `columns` columns, in multiples of

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 #include "codegen_cpu/jit/primitives.h"
 #include "ir/instr_operands.h"
@@ -26,26 +27,19 @@ constexpr std::ptrdiff_t kMostMasksBeside = 2;
 
 }  // namespace
 
-Evaluator::Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& kernel, bool prepares_divisors)
+Evaluator::Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& kernel, bool prepares_divisors, bool joins)
     : b_(b),
       accesses_(accesses),
       kernel_(kernel),
       lines_(kernel),
-      axes_(kernel.program.size()),
+      edges_(kernel, joins),
+      axes_(axes_of_values(kernel)),
       needs_reduction_(kernel.program.size()),
       is_divisor_(kernel.program.size()) {
-  const auto all = static_cast<std::uint16_t>((1u << kernel.rank) - 1u);
   for (ValueId i = 0; i < kernel.program.size(); ++i) {
     const Instr& instr = kernel.program[i];
-    if (has_access(instr.prim)) axes_[i] = kernel.accesses[instr.index].axes;
-    if (instr.prim == Prim::reduced) {
-      axes_[i] = static_cast<std::uint16_t>(all & ~kernel.reduced);
-      needs_reduction_[i] = true;
-    }
-    for_operands(instr, [&](ValueId id) {
-      axes_[i] = static_cast<std::uint16_t>(axes_[i] | axes_[id]);
-      needs_reduction_[i] = needs_reduction_[i] || needs_reduction_[id];
-    });
+    needs_reduction_[i] = instr.prim == Prim::reduced;
+    for_operands(instr, [&](ValueId id) { needs_reduction_[i] = needs_reduction_[i] || needs_reduction_[id]; });
     const bool divides = instr.prim == Prim::div || instr.prim == Prim::rem;
     if (!divides || !varies_along_vector_axis(instr.a) || varies_along_vector_axis(instr.b)) continue;
     if (instr.type == DType::f32 ? prepares_divisors && instr.prim == Prim::div
@@ -102,12 +96,7 @@ void Evaluator::compute_uniform(ValueId id, const Values& addresses, Environment
       value = accesses_.load_uniform(
           instr.index, accesses_.behind(instr.index, addresses[instr.index], env.values[instr.a].uniform));
       break;
-    case Prim::guarded_input:
-      value = b_.either(
-          is_here(instr, env, 0, true),
-          [&] { return Values{accesses_.load_uniform(instr.index, addresses[instr.index])}; },
-          [&] { return Values{b_.constant(instr.type, 0, 1)}; })[0];
-      break;
+    case Prim::guarded_input: value = load_uniform_if(instr, addresses, is_here(instr, env, 0, true)); break;
     default: value = lower(instr, env, 0, true);
   }
   Known& known = env.values[id];
@@ -144,6 +133,11 @@ void Evaluator::group(const std::vector<ValueId>& ids, const Group& group, Envir
       known = env.reduced[instr.index][instr.bits];
       continue;
     }
+    if (edges_.is_only_compared(id)) continue;
+    if (group.span.decided != nullptr && (edges_.has_place(id) || (*group.span.decided)[id] != nullptr)) {
+      between_edges(id, group, env);
+      continue;
+    }
     if (known.vectors.size() < group.last) known.vectors.resize(group.last);
     if (const KeptValue* const kept = kept_value(env, id)) {
       for (unsigned v = group.first; v < group.last; ++v)
@@ -171,20 +165,106 @@ void Evaluator::group(const std::vector<ValueId>& ids, const Group& group, Envir
       load_if(instr, group, is_here(instr, env, 0, true), known);
       continue;
     }
-    for (unsigned v = group.first; v < group.last; ++v) known.vectors[v] = compute(instr, group, env, v);
+    for (unsigned v = group.first; v < group.last; ++v) known.vectors[v] = compute(id, group, env, v);
   }
 }
 
+bool Evaluator::is_constant(ValueId id, std::int64_t value) const {
+  return kernel_.program[id] == Instr{.prim = Prim::constant, .type = DType::i64, .bits = constant_bits(value)};
+}
+
 Value* Evaluator::is_here(const Instr& instr, const Environment& env, unsigned vector, bool uniform) {
-  const auto is_constant = [&](ValueId id, std::int64_t value) {
-    return kernel_.program[id] == Instr{.prim = Prim::constant, .type = DType::i64, .bits = constant_bits(value)};
-  };
   Value* const at = operand(env, instr.a, vector, uniform);
   const auto follows = [&] { return b_.CreateICmpSLE(operand(env, instr.b, vector, uniform), at); };
   const auto precedes = [&] { return b_.CreateICmpSLT(at, operand(env, instr.c, vector, uniform)); };
   if (is_constant(instr.b, INT64_MIN)) return precedes();
   if (is_constant(instr.c, INT64_MAX)) return follows();
   return b_.CreateAnd(follows(), precedes());
+}
+
+bool Evaluator::is_known(ValueId comparison, const Environment& env) const {
+  bool known = true;
+  for_operands(kernel_.program[comparison], [&](ValueId id) {
+    known = known && (varies_along_vector_axis(id) || env.values[id].uniform != nullptr);
+  });
+  return known;
+}
+
+Value* Evaluator::edge(ValueId position, ValueId uniform, bool after, const Values& addresses, const Environment& env) {
+  Value* const first = addresses[kernel_.program[position].index];
+  Value* const column = b_.CreateBinaryIntrinsic(llvm::Intrinsic::ssub_sat, env.values[uniform].uniform, first);
+  return after ? b_.CreateBinaryIntrinsic(llvm::Intrinsic::sadd_sat, column, b_.i64(1)) : column;
+}
+
+Value* Evaluator::compare(ValueId id, const Values& addresses, const Environment& env,
+                          llvm::function_ref<Value*(Value* edge)> behind) {
+  const Instr& instr = kernel_.program[id];
+  if (instr.prim == Prim::guarded_input) {
+    const bool begins = !is_constant(instr.b, INT64_MIN), ends = !is_constant(instr.c, INT64_MAX);
+    Value *const begun = begins ? behind(edge(instr.a, instr.b, false, addresses, env)) : nullptr,
+                 *const precedes = ends ? b_.CreateNot(behind(edge(instr.a, instr.c, false, addresses, env))) : nullptr;
+    if (!begins && !ends) return behind(b_.i64(INT64_MIN));
+    return !begins ? precedes : !ends ? begun : b_.CreateAnd(begun, precedes);
+  }
+  if (varies_along_vector_axis(instr.a))  // the position is less, or at most
+    return b_.CreateNot(behind(edge(instr.a, instr.b, instr.prim == Prim::le, addresses, env)));
+  return behind(edge(instr.b, instr.a, instr.prim == Prim::lt, addresses, env));
+}
+
+Values Evaluator::edge_columns(const std::vector<ValueId>& ids, const Values& addresses, const Environment& env) {
+  Values columns;
+  for (const ValueId id : ids) {
+    if (!edges_.decide(id) || !is_known(id, env)) continue;
+    compare(id, addresses, env, [&](Value* edge) -> Value* {
+      columns.push_back(edge);
+      return b_.getTrue();
+    });
+  }
+  return columns;
+}
+
+Values Evaluator::decide(const std::vector<ValueId>& ids, const Values& addresses, const Environment& env,
+                         Value* column) {
+  Values decided(kernel_.program.size(), nullptr);
+  for (const ValueId id : ids)
+    if (edges_.decide(id) && is_known(id, env))
+      decided[id] = compare(id, addresses, env, [&](Value* edge) { return b_.CreateICmpSLE(edge, column); });
+  return decided;
+}
+
+/// Where a comparison has an edge within the vector, lanes before it are counted.
+Value* Evaluator::lanes_of_comparison(ValueId id, const Group& group, const Environment& env, unsigned vector) {
+  Value* const column = b_.CreateAdd(group.span.index, b_.i64(std::int64_t{vector} * b_.lanes()));
+  return compare(id, group.addresses, env, [&](Value* edge) {
+    Value* const distance = b_.CreateBinaryIntrinsic(llvm::Intrinsic::ssub_sat, edge, column);
+    Value* const before = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, distance, b_.i64(0));
+    return b_.CreateNot(b_.masks_below(before, 1)[0]);
+  });
+}
+
+void Evaluator::between_edges(ValueId id, const Group& group, Environment& env) {
+  const Instr& instr = kernel_.program[id];
+  const Values& decided = *group.span.decided;
+  Known& known = env.values[id];
+  if (!edges_.has_place(id)) {
+    if (instr.prim != Prim::guarded_input) return set_uniform(known, decided[id]);
+    if (!accesses_.along_vector_axis(instr.index))
+      return set_uniform(known, load_uniform_if(instr, group.addresses, decided[id]));
+    known.vectors.resize(group.last);
+    return load_if(instr, group, decided[id], known);
+  }
+  known.places.resize(group.last);
+  for (unsigned v = group.first; v < group.last; ++v)
+    known.places[v] =
+        instr.prim == Prim::select
+            ? b_.CreateSelect(decided[instr.a], env.values[instr.b].places[v], env.values[instr.c].places[v])
+            : accesses_.place(instr.index, group.addresses[instr.index], group.span, v, decided[id]);
+  if (edges_.is_only_chosen(id)) return;
+  ValueId element = id;
+  while (kernel_.program[element].prim == Prim::select) element = kernel_.program[element].b;
+  known.vectors.resize(group.last);
+  for (unsigned v = group.first; v < group.last; ++v)
+    known.vectors[v] = accesses_.load_place(kernel_.program[element].index, known.places[v]);
 }
 
 Value* Evaluator::may_be_here(const Instr& instr, const Group& group, const Environment& env, unsigned vector) {
@@ -196,6 +276,12 @@ Value* Evaluator::may_be_here(const Instr& instr, const Group& group, const Envi
   Value* const least = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, first, last);
   Value* const most = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, first, last);
   return b_.CreateAnd(b_.CreateICmpSLT(least, end), b_.CreateICmpSGE(most, begin));
+}
+
+Value* Evaluator::load_uniform_if(const Instr& instr, const Values& addresses, Value* condition) {
+  return b_.either(
+      condition, [&] { return Values{accesses_.load_uniform(instr.index, addresses[instr.index])}; },
+      [&] { return Values{b_.constant(instr.type, 0, 1)}; })[0];
 }
 
 void Evaluator::load_if(const Instr& instr, const Group& group, Value* condition, Known& to) {
@@ -224,13 +310,18 @@ void Evaluator::check_positions(const Instr& instr, const Group& group, const En
   std::ranges::copy(positions, to.vectors.begin() + group.first);
 }
 
-Value* Evaluator::compute(const Instr& instr, const Group& group, const Environment& env, unsigned vector) {
+Value* Evaluator::compute(ValueId id, const Group& group, const Environment& env, unsigned vector) {
+  const Instr& instr = kernel_.program[id];
+  const bool has_edges = edges_.decide(id) && is_known(id, env);
+  if (has_edges && instr.prim != Prim::guarded_input) return lanes_of_comparison(id, group, env, vector);
   switch (instr.prim) {
     case Prim::input: return accesses_.load(instr.index, group.addresses[instr.index], group.span, vector);
     case Prim::offset: return accesses_.offsets(instr.index, group.addresses[instr.index], group.span, vector);
     case Prim::guarded_input:
-      return accesses_.load_guarded(instr.index, group.addresses[instr.index], group.span, vector,
-                                    is_here(instr, env, vector, false), may_be_here(instr, group, env, vector));
+      return accesses_.load_guarded(
+          instr.index, group.addresses[instr.index], group.span, vector,
+          has_edges ? lanes_of_comparison(id, group, env, vector) : is_here(instr, env, vector, false),
+          may_be_here(instr, group, env, vector));
     case Prim::gather:
       return accesses_.gather(instr.index, group.addresses[instr.index], this->vector(env, instr.a, vector), group.span,
                               vector);

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "codegen_cpu/jit/accesses.h"
+#include "codegen_cpu/jit/edges.h"
 #include "codegen_cpu/jit/integer_division.h"
 #include "codegen_cpu/jit/spilled_values.h"
 #include "codegen_cpu/jit/uniform_division.h"
@@ -21,6 +22,7 @@ struct Known {
   Value* uniform = nullptr;
   Value* splat = nullptr;
   Values vectors;
+  Values places;                            // of elements in memory, per vector; between edges
   std::optional<UniformDivisor> divisor{};  // set if vectors will be divided by it
   std::optional<IntegerDivisor> integer_divisor{};
   bool exists() const { return uniform != nullptr || !vectors.empty(); }
@@ -43,10 +45,16 @@ struct Group {
 class Evaluator {
  public:
   /// With `prepares_divisors`, vectors of f32 are divided by uniform values without a hardware division where
-  /// profitable.
-  Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& kernel, bool prepares_divisors);
+  /// profitable. With `joins`, parts that are chosen between are one load.
+  Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& kernel, bool prepares_divisors, bool joins);
 
   Environment empty() const;
+  /// Positions along the vector axis and what they are compared with (edges.h).
+  const Edges& edges() const { return edges_; }
+  /// The columns where comparisons of `ids` with uniform values that are known change.
+  Values edge_columns(const std::vector<ValueId>& ids, const Values& addresses, const Environment& env);
+  /// What those comparisons are at a column, per value; null for other values.
+  Values decide(const std::vector<ValueId>& ids, const Values& addresses, const Environment& env, Value* column);
   /// The axes that a value varies along.
   std::uint16_t axes(ValueId id) const { return axes_[id]; }
   const KernelLines& lines() const { return lines_; }
@@ -72,17 +80,28 @@ class Evaluator {
   void prepare(ValueId divisor, Known& known);
   /// Whether a guarded element exists; for a scalar, or a vector.
   Value* is_here(const Instr& instr, const Environment& env, unsigned vector, bool uniform);
+  /// The column from which on a position is not less than a uniform value, or (`after`) greater than it.
+  Value* edge(ValueId position, ValueId uniform, bool after, const Values& addresses, const Environment& env);
+  /// A comparison that has edges; `behind(edge)` is whether a point is at an edge or behind it.
+  Value* compare(ValueId id, const Values& addresses, const Environment& env,
+                 llvm::function_ref<Value*(Value* edge)> behind);
+  bool is_known(ValueId comparison, const Environment& env) const;
+  bool is_constant(ValueId id, std::int64_t value) const;
+  Value* lanes_of_comparison(ValueId id, const Group& group, const Environment& env, unsigned vector);
+  void between_edges(ValueId id, const Group& group, Environment& env);
   /// Whether one of a vector may, found without looking at lanes; null if that is not known.
   Value* may_be_here(const Instr& instr, const Group& group, const Environment& env, unsigned vector);
+  Value* load_uniform_if(const Instr& instr, const Values& addresses, Value* condition);
   void load_if(const Instr& instr, const Group& group, Value* condition, Known& to);
   void check_positions(const Instr& instr, const Group& group, const Environment& env, Known& to);
   /// Computes one vector of a value that is not a constant, uniform value or reduction.
-  Value* compute(const Instr& instr, const Group& group, const Environment& env, unsigned vector);
+  Value* compute(ValueId id, const Group& group, const Environment& env, unsigned vector);
 
   CodeBuilder& b_;
   const Accesses& accesses_;
   const Kernel& kernel_;
   const KernelLines lines_;
+  const Edges edges_;
   std::vector<std::uint16_t> axes_;
   std::vector<bool> needs_reduction_;
   std::vector<bool> is_divisor_;  // uniform divisors of vectors, which are prepared

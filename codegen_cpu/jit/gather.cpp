@@ -100,6 +100,30 @@ Value* Accesses::load_guarded(unsigned access, Value* address, const Span& span,
   return from_memory(access, b_.CreateMaskedLoad(type, place, align, mask, zeros));
 }
 
+/// A vector of zeros, written at the entry.
+Value* Accesses::zeros() const {
+  if (zeros_ == nullptr) {
+    zeros_ = b_.stack(b_.getInt64Ty(), b_.lanes(), 64);
+    llvm::IRBuilder<> after(zeros_->getNextNode());
+    const std::uint64_t words = b_.isa().vector_bits / 64;
+    Type* const vector = llvm::FixedVectorType::get(b_.getInt64Ty(), static_cast<unsigned>(words));
+    for (std::uint64_t word = 0; word < b_.lanes(); word += words)
+      after.CreateAlignedStore(llvm::Constant::getNullValue(vector),
+                               after.CreateConstGEP1_64(b_.getInt64Ty(), zeros_, word), llvm::Align(64));
+  }
+  return zeros_;
+}
+
+Value* Accesses::place(unsigned access, Value* address, const Span& span, unsigned vector, Value* exist) const {
+  return b_.CreateSelect(exist, element_address(access, address, span, vector), zeros());
+}
+
+Value* Accesses::load_place(unsigned access, Value* place) const {
+  const DType dtype = kernel_.accesses[access].dtype;
+  return from_memory(access, b_.CreateAlignedLoad(memory_type(b_.getContext(), dtype, b_.lanes()), place,
+                                                  llvm::Align(byte_size(dtype))));
+}
+
 /// Lanes that are not read read a zero on the stack.
 Value* Accesses::load_guarded_by_lane(unsigned access, Value* first, Value* count, Value* guard) const {
   Type* const byte = b_.getInt8Ty();

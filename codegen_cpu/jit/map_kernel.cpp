@@ -41,13 +41,12 @@ void emit_rows(Emission& e, GroupPlan plan, const std::vector<TurnedOperand>& tu
       Value* const rows_before = b.CreateMul(b.CreateSub(e.row, first_row), b.i64(kTileColumns));
       addresses[operand.access] = b.CreateGEP(b.getInt32Ty(), operand.tile, b.CreateSub(rows_before, e.column_begin));
     }
-    e.columns(stage.element_stores, addresses, e.column_begin, e.column_end, plan,
-              [&](const Span& span, unsigned vectors) {
-                Environment env = at_row;
-                const Group group{addresses, span, 0, vectors};
-                e.evaluator.group(stage.element_values, group, env);
-                e.element_stores(stage, env, group);
-              });
+    e.columns(stage, at_row, addresses, e.column_begin, e.column_end, plan, [&](const Span& span, unsigned vectors) {
+      Environment env = at_row;
+      const Group group{addresses, span, 0, vectors};
+      e.evaluator.group(stage.element_values, group, env);
+      e.element_stores(stage, env, group);
+    });
   });
   for (const TurnedOperand& operand : turned) e.accesses.set_turned(operand.access, false);
   e.accesses.set_tile_columns(0);

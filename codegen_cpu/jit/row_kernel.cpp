@@ -128,7 +128,7 @@ void RowKernel::element_stage(const KernelSchedule::Stage& stage, const Values& 
                               if (prefetches && vectors == plan.width)
                                 e_.accesses.prefetch_next(e_.vector_axis() - 1, at, span, vectors);
                             };
-                            e_.columns(stage.element_stores, at, b_.i64(0), size, plan, body);
+                            e_.columns(stage, env, at, b_.i64(0), size, plan, body);
                             return Values{};
                           });
 }

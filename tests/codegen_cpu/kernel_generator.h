@@ -18,7 +18,7 @@ inline const std::vector<DType>& all_dtypes() {
 class KernelGenerator {
  public:
   /// `costly` kernels have whole formulas in them: values that are worth keeping from stage to stage. With `gathers`,
-  /// some read at positions that they compute.
+  /// some read at positions that they compute, and parts that are not everywhere.
   KernelGenerator(Random& random, KernelShape shape, bool costly = false, bool gathers = false)
       : random_(random), shape_(shape), costly_(costly), gathers_(gathers) {}
 
@@ -142,7 +142,11 @@ class KernelGenerator {
 
   void add_guarded() {
     ValueId at = kernel_.program.add({.prim = Prim::offset, .type = DType::i64, .index = add_offsets(random_axes())});
-    if (random_.chance(20)) at = operand(DType::i64);
+    if (random_.chance(20))  // INT64_MAX stands for no end, and is no position
+      at = kernel_.program.add({.prim = Prim::bit_and,
+                                .type = DType::i64,
+                                .a = operand(DType::i64),
+                                .b = kernel_.program.constant(DType::i64, 0x7ff)});
     const std::int64_t first = random_.below(1200);
     const auto bound = [&](std::int64_t value) {
       return kernel_.program.constant(DType::i64, static_cast<std::uint64_t>(value));
@@ -155,9 +159,55 @@ class KernelGenerator {
     add({.prim = Prim::guarded_input, .type = dtype, .index = access, .a = at, .b = begin, .c = end});
   }
 
+  /// What a position along the vector axis is compared with.
+  ValueId bound() {
+    const unsigned vector_bit = 1u << (kernel_.rank - 1);
+    switch (random_.below(4)) {
+      case 0: return number_of_layout();
+      case 1: {
+        const std::uint16_t access = add_offsets(random_axes() & ~vector_bit);
+        return kernel_.program.add({.prim = Prim::offset, .type = DType::i64, .index = access});
+      }
+      case 2: return kernel_.program.constant(DType::i64, random_value(DType::i64, random_, 50));
+      default: return kernel_.program.constant(DType::i64, static_cast<std::uint64_t>(random_.below(1500)));
+    }
+  }
+  /// Parts that are joined along the vector axis.
+  void add_parts() {
+    const std::uint16_t counted = add_offsets(random_axes() | 1u << (kernel_.rank - 1));
+    kernel_.accesses[counted].unit_stride = true;
+    ScalarProgram& program = kernel_.program;
+    const ValueId at = program.add({.prim = Prim::offset, .type = DType::i64, .index = counted});
+    const ValueId least = program.constant(DType::i64, static_cast<std::uint64_t>(INT64_MIN)),
+                  most = program.constant(DType::i64, static_cast<std::uint64_t>(INT64_MAX));
+    const DType dtype = random_.pick(focus_);
+    ValueId end = random_.chance(70) ? most : bound(), whole = kNoValue;
+    for (std::int64_t parts = 1 + random_.below(3); parts > 0; --parts) {
+      const ValueId begin = parts == 1 && random_.chance(70) ? least : bound();
+      const std::uint16_t access = add_access(dtype, random_axes());
+      kernel_.accesses[access].guarded = true;
+      const ValueId part =
+          program.add({.prim = Prim::guarded_input, .type = dtype, .index = access, .a = at, .b = begin, .c = end});
+      if (whole != kNoValue) {
+        const bool less = random_.chance(50), first = random_.chance(70);
+        const ValueId here = program.add(
+            {.prim = less ? Prim::lt : Prim::le, .type = DType::boolean, .a = first ? at : end, .b = first ? end : at});
+        whole = program.add({.prim = Prim::select, .type = dtype, .a = here, .b = part, .c = whole});
+        if (random_.chance(20)) pool_.push_back(here);
+      } else {
+        whole = part;
+      }
+      if (random_.chance(20)) pool_.push_back(part);
+      end = begin;
+    }
+    pool_.push_back(whole);
+  }
+
   void grow(std::int64_t count) {
     while (count-- > 0)
       if (gathers_ && random_.chance(20))
+        add_parts();
+      else if (gathers_ && random_.chance(20))
         add_guarded();
       else if (gathers_ && random_.chance(25))
         add_gather();

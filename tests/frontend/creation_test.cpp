@@ -81,6 +81,11 @@ TEST_P(Creation, Values) {
   EXPECT_EQ(tensor({{true, false}}).to_vector<int>(), (Ints{1, 0}));
   EXPECT_EQ(tensor({16777217}, DType::f32).item<float>(), 16777216);
   EXPECT_EQ(tensor(std::vector<double>{1, 2}).dtype(), DType::f64);
+  EXPECT_EQ(tensor<std::uint8_t>({128, 64}).dtype(), DType::u8);
+  EXPECT_EQ(tensor<std::int32_t>({{1, 2}, {3, 4}}).dtype(), DType::i32);
+  EXPECT_EQ(tensor<double>(0.1).item<double>(), 0.1);
+  EXPECT_EQ(tensor<std::complex<double>>({{1, 2}}).dtype(), DType::c128);
+  EXPECT_EQ(tensor<float>(std::vector<float>{1, 2}).dtype(), DType::f32);
   EXPECT_EQ(tensor(std::vector<std::uint8_t>{1, 2, 3, 4}, {2, 2}).to_vector<int>(), (Ints{1, 2, 3, 4}));
   std::vector<float> buffer{1, 2, 3};
   const Tensor x = from_buffer(buffer.data(), DType::f32, {3, 1});

@@ -35,6 +35,18 @@ template <Number T> inline constexpr DType default_dtype = !std::is_arithmetic_v
                                                            : std::is_same_v<T, bool>     ? DType::boolean
                                                            : std::is_floating_point_v<T> ? DType::f32
                                                                                          : DType::i64;
+/// A C++ type that has a dtype, or void.
+template <class E>
+concept ElementOrVoid = std::is_void_v<E> || requires {
+  dtype_of<E>;
+};
+/// The dtype of tensor<E>() of numbers of type T.
+template <ElementOrVoid E, Number T> constexpr DType literal_dtype() {
+  if constexpr (std::is_void_v<E>)
+    return default_dtype<T>;
+  else
+    return dtype_of<E>;
+}
 
 /// Copies the elements of a vector or array, keeping their type, as one axis or with the given sizes.
 ///
@@ -55,19 +67,23 @@ requires(!std::is_same_v<T, bool>) Tensor tensor(const std::vector<T>& values, L
 }
 
 /// Makes a 0-d tensor, or a tensor from a (nested) list: tensor({{1, 2}, {3, 4}}). The default dtype follows the kind
-/// of the numbers: bool, i64, f32 or c64.
+/// of the numbers: bool, i64, f32 or c64. tensor<E>() has that of a C++ type: tensor<std::uint8_t>({1, 2}) is u8,
+/// tensor<double>(0.1) f64.
 ///
 /// Errors   ShapeError if rows differ in length.
-template <Number T> Tensor tensor(T value, std::optional<DType> dtype = {}, Location where = Location::current()) {
-  return detail::copy_elements(&value, dtype_of<T>, 1, {}, dtype.value_or(default_dtype<T>), where);
+template <ElementOrVoid E = void, Number T>
+Tensor tensor(T value, std::optional<DType> dtype = {}, Location where = Location::current()) {
+  return detail::copy_elements(&value, dtype_of<T>, 1, {}, dtype.value_or(literal_dtype<E, T>()), where);
 }
-template <Number T>
+template <ElementOrVoid E = void, Number T>
 Tensor tensor(std::initializer_list<T> values, std::optional<DType> dtype = {}, Location where = Location::current()) {
   const auto count = static_cast<std::int64_t>(values.size());
-  return detail::copy_elements(std::data(values), dtype_of<T>, count, count, dtype.value_or(default_dtype<T>), where);
+  return detail::copy_elements(std::data(values), dtype_of<T>, count, count, dtype.value_or(literal_dtype<E, T>()),
+                               where);
 }
-template <Number T> Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, std::optional<DType> dtype = {},
-                                  Location where = Location::current()) {
+template <ElementOrVoid E = void, Number T> Tensor tensor(std::initializer_list<std::initializer_list<T>> rows,
+                                                          std::optional<DType> dtype = {},
+                                                          Location where = Location::current()) {
   const std::size_t columns = rows.size() == 0 ? 0 : std::data(rows)->size();
   // vector<bool> has no array of bytes.
   std::vector<std::conditional_t<std::is_same_v<T, bool>, unsigned char, T>> values;
@@ -77,10 +93,11 @@ template <Number T> Tensor tensor(std::initializer_list<std::initializer_list<T>
   }
   return detail::copy_elements(values.data(), dtype_of<T>, static_cast<std::int64_t>(values.size()),
                                {static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(columns)},
-                               dtype.value_or(default_dtype<T>), where);
+                               dtype.value_or(literal_dtype<E, T>()), where);
 }
-template <Number T> Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<T>>> blocks,
-                                  std::optional<DType> dtype = {}, Location where = Location::current()) {
+template <ElementOrVoid E = void, Number T>
+Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<T>>> blocks,
+              std::optional<DType> dtype = {}, Location where = Location::current()) {
   const std::size_t rows = blocks.size() == 0 ? 0 : std::data(blocks)->size();
   const std::size_t columns = rows == 0 ? 0 : std::data(*std::data(blocks))->size();
   std::vector<std::conditional_t<std::is_same_v<T, bool>, unsigned char, T>> values;
@@ -94,7 +111,7 @@ template <Number T> Tensor tensor(std::initializer_list<std::initializer_list<st
   return detail::copy_elements(
       values.data(), dtype_of<T>, static_cast<std::int64_t>(values.size()),
       {static_cast<std::int64_t>(blocks.size()), static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns)},
-      dtype.value_or(default_dtype<T>), where);
+      dtype.value_or(literal_dtype<E, T>()), where);
 }
 
 }  // namespace fermata
