@@ -123,6 +123,42 @@ Tensor lengths(const Tensors& in) {
   const auto squared = [&](std::int64_t i) { return fm::square(fm::select(in[0], 1, i)); };
   return fm::sqrt(squared(0) + squared(1) + squared(2));
 }
+/// Four steps of the game of life in bytes, on a torus.
+Tensor life(const Tensors& in) {
+  Tensor x = in[0] & 1;
+  for (int step = 0; step < 4; ++step) {
+    Tensor count;
+    for (int i = -1; i <= 1; ++i)
+      for (int j = -1; j <= 1; ++j) {
+        if (i == 0 && j == 0) continue;
+        const Tensor moved = fm::roll(fm::roll(x, i, 0), j, 1);
+        count = count.defined() ? count + moved : moved;
+      }
+    x = ((count == 3) | ((count == 2) & (x == 1))).astype(DType::u8);
+  }
+  return x;
+}
+/// Shortest paths by way of the first 60 nodes.
+Tensor shortest_paths(const Tensors& in) {
+  Tensor x = fm::abs(in[0]);
+  for (std::int64_t k = 0; k < 60; ++k) x = fm::minimum(x, fm::slice(x, 1, k, k + 1) + fm::slice(x, 0, k, k + 1));
+  return x;
+}
+/// Hue, saturation and value of pixels.
+Tensor hsv(const Tensors& in) {
+  const Tensor red = fm::select(in[0], 1, 0), green = fm::select(in[0], 1, 1), blue = fm::select(in[0], 1, 2);
+  const Tensor most = fm::maximum(fm::maximum(red, green), blue);
+  const Tensor range = most - fm::minimum(fm::minimum(red, green), blue) + 1e-6;
+  const Tensor hue = fm::where(most == red, (green - blue) / range,
+                               fm::where(most == green, 2 + (blue - red) / range, 4 + (red - green) / range));
+  return fm::stack({hue / 6, range / (most + 1e-6), most}, 1);
+}
+/// Rotary embedding of neighboring pairs.
+Tensor rotary(const Tensors& in) {
+  const auto each_second = [&](std::int64_t first) { return fm::slice(in[0], 3, first, fm::kNone, 2); };
+  const Tensor x = each_second(0), y = each_second(1), re = fm::expand_dims(in[1], 1), im = fm::expand_dims(in[2], 1);
+  return fm::reshape(fm::stack({x * re - y * im, y * re + x * im}, -1), {4, 400, 12, 64});
+}
 /// z^2 + c as complex numbers.
 Tensor julia(const Tensors& in) {
   const Tensor c = fm::complex(in[0] * 0.1, in[1] * 0.1);
@@ -315,6 +351,10 @@ std::vector<Case> user_kinds() {
          [](const Tensors& in) { return fm::sin(fm::expand_dims(in[0], 1) * in[1]); }),
       of_integers("limit_u8_800Kx5", 0, 256, {800'000, 5}, DType::u8,
                   [](const Tensors& in) { return fm::minimum(in[0], fm::slice(in[0], 1, 0, 1)); }),
+      of_integers("life_1500x1500", 0, 256, {1500, 1500}, DType::u8, &life),
+      of("shortest_paths_240", {{240, 240}}, &shortest_paths),
+      of("hsv_700Kx3", {{700'000, 3}}, &hsv),
+      of("rotary_4x400x12x64", {{4, 400, 12, 64}, {400, 32}, {400, 32}}, &rotary),
       of("julia_300K", {{300'000}, {300'000}}, &julia),
       of("phase_shift_80x1009", {{80, 1009}, {80, 1009}}, &phase_shift),
       of("fft2_odd_8x135x147", {{8, 135, 147}},

@@ -386,8 +386,25 @@ class KernelBuilder {
     return std::find(lift.results.begin(), lift.results.end(), parameter) != lift.results.end();
   }
 
-  void store() {
+  /// Values to store; those of one whole after each other, as they lie in it.
+  std::vector<ValueId> in_order_of_parts() const {
+    std::vector<ValueId> ordered;
+    const auto whole = [&](ValueId v) { return part_of(program_, v).whole; };
     for (const ValueId v : stored_) {
+      if (std::ranges::find(ordered, v) != ordered.end()) continue;
+      const auto begin = static_cast<std::ptrdiff_t>(ordered.size());
+      if (whole(v) == kNoValue)
+        ordered.push_back(v);
+      else
+        std::ranges::copy_if(stored_, std::back_inserter(ordered), [&](ValueId u) { return whole(u) == whole(v); });
+      std::ranges::stable_sort(ordered.begin() + begin, ordered.end(), {},
+                               [&](ValueId u) { return part_of(program_, u).operand; });
+    }
+    return ordered;
+  }
+
+  void store() {
+    for (const ValueId v : in_order_of_parts()) {
       const Instance& home = instances_[instances_of_[member_.at(v)][0]];
       IndexMap map = home.map;
       if (const Part part = part_of(program_, v); part.whole != kNoValue)

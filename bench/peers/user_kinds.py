@@ -110,6 +110,32 @@ class UserKinds:
     def limit_u8(self, x):
         return self.xp.minimum(x, x[:, :1])
 
+    def life(self, x):
+        roll, x = self.xp.roll, x & 1
+        for _ in range(4):
+            count = sum(roll(roll(x, i, 0), j, 1) for i in (-1, 0, 1) for j in (-1, 0, 1) if i or j)
+            x = self.u8((count == 3) | ((count == 2) & (x == 1)))
+        return x
+
+    def shortest_paths(self, x):
+        x = self.xp.abs(x)
+        for k in range(60):
+            x = self.xp.minimum(x, x[:, k : k + 1] + x[k : k + 1])
+        return x
+
+    def hsv(self, x):
+        least, where = self.xp.minimum, self.xp.where
+        red, green, blue = x[:, 0], x[:, 1], x[:, 2]
+        most = self.xp.maximum(self.xp.maximum(red, green), blue)
+        range = most - least(least(red, green), blue) + 1e-6
+        hue = where(most == green, 2 + (blue - red) / range, 4 + (red - green) / range)
+        hue = where(most == red, (green - blue) / range, hue)
+        return self.xp.stack([hue / 6, range / (most + 1e-6), most], 1)
+
+    def rotary(self, x, re, im):
+        x, y, re, im = x[..., 0::2], x[..., 1::2], re[:, None], im[:, None]
+        return self.xp.stack([x * re - y * im, y * re + x * im], -1).reshape(4, 400, 12, 64)
+
     def float(self, x):
         return x.astype(self.xp.float32)
 
@@ -585,6 +611,7 @@ ROWS = ["group_means_400K", "one_hot_70Kx45", "embedding_gradient_20Kx48", "cros
         "repeat_3000x170", "mix_i16_5M", "hash_i64_2M", "count_masks_5M", "masked_mean_3000x1100", "rescale_i8_7M",
         "blend_u8_2x1300x1700", "smooth_u8_1300x1700",
         "gray_u8_900x1100x4", "lengths_600Kx3", "angles_130Kx10", "limit_u8_800Kx5",
+        "life_1500x1500", "shortest_paths_240", "hsv_700Kx3", "rotary_4x400x12x64",
         "julia_300K", "phase_shift_80x1009", "fft2_odd_8x135x147", "rfft_300K", "solve_40Kx3x3", "inv_9Kx7x7",
         "quadratic_forms_50Kx7", "matvec_6000x30x30", "small_products_20Kx6x5", "sum_of_outer_60Kx11",
         "covariances_700x60x9", "wave_6_steps_60x70x80", "ragged_40_parts", "mean_of_views_90x200x330",

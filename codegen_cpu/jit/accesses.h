@@ -65,6 +65,14 @@ class Accesses {
   void store(unsigned access, Value* address, const Span& span, unsigned vector, Value* value) const;
   /// Stores both halves of complex numbers that lie one after the other; `access` is the one of the real parts.
   void store_halves(unsigned access, Value* address, const Span& span, unsigned vector, Value* re, Value* im) const;
+  /// Whether stores of two accesses may lie between each other, as far as the kernel says; and whether those of several
+  /// do, at a launch: to be called at the entry.
+  bool may_interleave(unsigned access, unsigned next) const;
+  Value* lie_between_each_other(llvm::ArrayRef<unsigned> accesses) const;
+  /// Stores what lies so; all lanes, or where the target has masked stores for it.
+  bool has_masked_interleaved(unsigned access) const;
+  void store_interleaved(unsigned first_access, Value* address, const Span& span, unsigned vector,
+                         const Values& values) const;
   /// Non-temporal store; requires unit stride, and all lanes active and aligned.
   void stream(unsigned access, Value* address, const Span& span, unsigned vector, Value* value) const;
   /// The number of elements from `index` on, at most `most`, up to one that is aligned for streaming.

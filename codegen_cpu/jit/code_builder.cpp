@@ -102,6 +102,13 @@ Value* CodeBuilder::bits_below(Value* count) {
   return CreateIntrinsic(llvm::Intrinsic::x86_bmi_bzhi_64, {}, {getInt64(~std::uint64_t{0}), bounded});
 }
 
+/// In elements as wide as the mask will be used in.
+std::pair<Value*, Value*> CodeBuilder::compared_lanes(Value* count, unsigned vector) {
+  Type* const element = getIntNTy(isa_.vector_bits / lanes_);
+  return {CreateTrunc(lane_numbers(), llvm::FixedVectorType::get(element, lanes_)),
+          splat(CreateTrunc(lanes_below(count, vector), element))};
+}
+
 Values CodeBuilder::masks_below(Value* count, unsigned vectors) {
   Values masks;
   Value* bits = nullptr;
@@ -113,13 +120,23 @@ Values CodeBuilder::masks_below(Value* count, unsigned vectors) {
             first == 0 ? count : CreateBinaryIntrinsic(llvm::Intrinsic::smax, CreateSub(count, i64(first)), i64(0)));
       Value* const lanes = CreateTrunc(bit == 0 ? bits : CreateLShr(bits, std::uint64_t{bit}), getIntNTy(lanes_));
       masks.push_back(CreateBitCast(lanes, llvm::FixedVectorType::get(getInt1Ty(), lanes_)));
-    } else {  // compared in elements as wide as the mask will be used in
-      Type* const element = getIntNTy(isa_.vector_bits / lanes_);
-      Value* const numbers = CreateTrunc(lane_numbers(), llvm::FixedVectorType::get(element, lanes_));
-      masks.push_back(CreateICmpSLT(numbers, splat(CreateTrunc(lanes_below(count, v), element))));
+    } else {
+      const auto [numbers, end] = compared_lanes(count, v);
+      masks.push_back(CreateICmpSLT(numbers, end));
     }
   }
   return masks;
+}
+
+Value* CodeBuilder::mask_of_first(Value* count, bool others) {
+  if (isa_.masks) {
+    Value* const bits = bits_below(count);
+    Value* const lanes = CreateTrunc(others ? CreateNot(bits) : bits, getIntNTy(lanes_));
+    return CreateBitCast(lanes, llvm::FixedVectorType::get(getInt1Ty(), lanes_));
+  }
+  const auto [numbers, end] = compared_lanes(count, 0);
+  // Greater is what AVX2 compares: anything else is negated.
+  return others ? CreateICmpSGT(numbers, CreateSub(end, integer_like(end, 1))) : CreateICmpSGT(end, numbers);
 }
 
 Value* CodeBuilder::lanes_below(Value* count, unsigned vector) {

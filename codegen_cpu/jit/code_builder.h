@@ -73,6 +73,8 @@ class CodeBuilder : public llvm::IRBuilder<> {
   llvm::Constant* lane_numbers();
   /// Masks for the first `count` (i64, not negative) lanes of `vectors` adjacent vectors, one mask per vector.
   Values masks_below(Value* count, unsigned vectors);
+  /// The mask of the first `count` lanes of a vector, or of all others.
+  Value* mask_of_first(Value* count, bool others);
   /// The number of these lanes in vector number `vector`.
   Value* lanes_below(Value* count, unsigned vector);
 
@@ -102,6 +104,8 @@ class CodeBuilder : public llvm::IRBuilder<> {
  private:
   /// The lowest `count` bits of a word; count is not negative.
   Value* bits_below(Value* count);
+  /// Lane numbers of a vector, and what those of its lanes below `count` are less than.
+  std::pair<Value*, Value*> compared_lanes(Value* count, unsigned vector);
 
   const Isa& isa_;
   unsigned lanes_;

@@ -52,6 +52,7 @@ Emission::Emission(llvm::Function& function, const Kernel& described, const Isa&
       streamed(variant.streamed & streamable_stores(kernel)),
       wide(variant.wide),
       turned(variant.turned),
+      checked(variant.checked),
       b(function, isa, choose_lanes(described, isa)),
       launch(function.getArg(0)),
       part(function.getArg(1)),
@@ -204,6 +205,28 @@ bool Emission::are_halves(std::uint16_t store, std::uint16_t next) const {
          kernel.accesses[access + 1u].half == Half::imaginary;
 }
 
+unsigned Emission::interleaved_from(const std::vector<std::uint16_t>& stores, std::size_t first) const {
+  constexpr unsigned kMostApart = 4;
+  if (checked) return 1;  // an access is checked against one operand
+  const auto access = [&](std::size_t i) { return kernel.stores[stores[i]].access; };
+  std::size_t end = first + 1;
+  while (end < stores.size() && accesses.may_interleave(access(first), access(end))) ++end;
+  const std::size_t count = end - first;
+  return count <= kMostApart && accesses.may_interleave(access(first), access(first)) ? static_cast<unsigned>(count)
+                                                                                      : 1;
+}
+
+void Emission::find_interleaved_stores() {
+  for (const KernelSchedule::Stage& stage : schedule.stages)
+    for (std::size_t i = 0; i < stage.element_stores.size();) {
+      const unsigned count = interleaved_from(stage.element_stores, i);
+      llvm::SmallVector<unsigned, 4> of;
+      for (unsigned k = 0; k < count; ++k) of.push_back(kernel.stores[stage.element_stores[i + k]].access);
+      if (count > 1) interleaved[stage.element_stores[i]] = accesses.lie_between_each_other(of);
+      i += count;
+    }
+}
+
 void Emission::store(const std::vector<std::uint16_t>& stores, const Environment& env, const Group& group) {
   for (std::size_t i = 0; i < stores.size(); ++i) {
     const std::uint16_t s = stores[i];
@@ -215,21 +238,56 @@ void Emission::store(const std::vector<std::uint16_t>& stores, const Environment
       for (unsigned v = group.first; v < group.last; ++v)
         accesses.store_halves(access, address, group.span, v, evaluator.vector(env, value, v),
                               evaluator.vector(env, imaginary, v));
-    } else if (accesses.along_vector_axis(access)) {
-      const bool streams = group.span.aligned && (streamed >> s & 1u) != 0;
-      for (unsigned v = group.first; v < group.last; ++v) {
-        Value* const vector = evaluator.vector(env, value, v);
-        streams ? accesses.stream(access, address, group.span, v, vector)
-                : accesses.store(access, address, group.span, v, vector);
-      }
-    } else {  // an axis of one element
-      Value* const uniform = env.values[value].uniform;
-      accesses.store_uniform(access, address,
-                             uniform != nullptr
-                                 ? uniform
-                                 : b.CreateExtractElement(evaluator.vector(env, value, group.first), std::uint64_t{0}));
+    } else if (const unsigned count = interleaved_from(stores, i); count > 1) {
+      store_interleaved({stores.begin() + static_cast<std::ptrdiff_t>(i), count}, env, group);
+      i += count - 1;
+    } else {
+      store_one(s, env, group);
     }
   }
+}
+
+/// Stores that may lie between each other.
+void Emission::store_interleaved(std::span<const std::uint16_t> stores, const Environment& env, const Group& group) {
+  const auto each = [&] {
+    for (const std::uint16_t s : stores) store_one(s, env, group);
+    return Values{};
+  };
+  const std::uint16_t first = kernel.stores[stores[0]].access;
+  if (!group.span.masks.empty() && !accesses.has_masked_interleaved(first)) {
+    each();
+    return;
+  }
+  b.either(
+      interleaved.at(stores[0]),
+      [&] {
+        for (unsigned v = group.first; v < group.last; ++v) {
+          Values values;
+          for (const std::uint16_t s : stores) values.push_back(evaluator.vector(env, kernel.stores[s].value, v));
+          accesses.store_interleaved(first, group.addresses[first], group.span, v, values);
+        }
+        return Values{};
+      },
+      each);
+}
+
+void Emission::store_one(std::uint16_t s, const Environment& env, const Group& group) {
+  const auto [access, value] = kernel.stores[s];
+  Value* const address = group.addresses[access];
+  if (accesses.along_vector_axis(access)) {
+    const bool streams = group.span.aligned && (streamed >> s & 1u) != 0;
+    for (unsigned v = group.first; v < group.last; ++v) {
+      Value* const vector = evaluator.vector(env, value, v);
+      streams ? accesses.stream(access, address, group.span, v, vector)
+              : accesses.store(access, address, group.span, v, vector);
+    }
+    return;
+  }
+  Value* const uniform = env.values[value].uniform;  // an axis of one element
+  accesses.store_uniform(access, address,
+                         uniform != nullptr
+                             ? uniform
+                             : b.CreateExtractElement(evaluator.vector(env, value, group.first), std::uint64_t{0}));
 }
 
 std::vector<TurnedOperand> Emission::turned_operands(unsigned axis, std::int64_t elements) {
@@ -356,6 +414,7 @@ void emit_kernel(llvm::Module& module, const Kernel& kernel, const Isa& isa, Cod
   e.evaluator.uniforms(e.schedule.row_prologue, 0, true, e.accesses.origin(), e.at_entry);
   for (const auto& stage : e.schedule.stages)
     e.evaluator.uniforms(stage.element_values, 0, true, e.accesses.origin(), e.at_entry);
+  e.find_interleaved_stores();
   if (kernel.reduced == 0)
     emit_map_kernel(e);
   else if (kernel.is_row_kernel())

@@ -2,6 +2,9 @@
 // axis, and stores.
 #pragma once
 
+#include <map>
+#include <span>
+
 #include "codegen_cpu/jit/accesses.h"
 #include "codegen_cpu/jit/evaluator.h"
 #include "codegen_cpu/jit/spilled_values.h"
@@ -41,6 +44,7 @@ struct Emission {
   const std::uint64_t streamed;  // bit i: store i is non-temporal
   const bool wide;
   const bool turned;
+  const bool checked;
   CodeBuilder b;
   Value* const launch;
   Value* const part;     // jit::Part
@@ -49,6 +53,7 @@ struct Emission {
   Evaluator evaluator;
   Value *row_begin, *row_end, *column_begin, *column_end;
   Value* row = nullptr;                             // the row number, inside rows()
+  std::map<std::uint16_t, Value*> interleaved;      // by the first of several stores: whether they are at this launch
   Environment at_entry;                             // values that depend only on scalars and constants
   unsigned scratch_columns = 1, scratch_lanes = 1;  // see ObjectInfo
 
@@ -78,9 +83,15 @@ struct Emission {
   void add_scratch(unsigned columns, unsigned lanes);
   /// Performs the stores of a stage for a group, including kept values.
   void element_stores(const KernelSchedule::Stage& stage, const Environment& env, const Group& group);
-  /// Performs stores (indices into kernel.stores) for a group.
   bool are_halves(std::uint16_t store, std::uint16_t next) const;
+  /// How many of `stores` from number `first` on may lie between each other: 2 to 4, or 1.
+  unsigned interleaved_from(const std::vector<std::uint16_t>& stores, std::size_t first) const;
+  /// Performs stores (indices into kernel.stores) for a group.
   void store(const std::vector<std::uint16_t>& stores, const Environment& env, const Group& group);
+  void store_interleaved(std::span<const std::uint16_t> stores, const Environment& env, const Group& group);
+  void store_one(std::uint16_t store, const Environment& env, const Group& group);
+  /// To be called at the entry.
+  void find_interleaved_stores();
   const SpilledValues::Stage& kept_in(const KernelSchedule::Stage& stage) const;
   /// Sets up the values known at the start of a stage.
   void enter(const KernelSchedule::Stage& stage, Environment& env) const;

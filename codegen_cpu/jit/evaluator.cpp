@@ -197,25 +197,25 @@ Value* Evaluator::edge(ValueId position, ValueId uniform, bool after, const Valu
 }
 
 Value* Evaluator::compare(ValueId id, const Values& addresses, const Environment& env,
-                          llvm::function_ref<Value*(Value* edge)> behind) {
+                          llvm::function_ref<Value*(Value* edge, bool behind)> side) {
   const Instr& instr = kernel_.program[id];
   if (instr.prim == Prim::guarded_input) {
     const bool begins = !is_constant(instr.b, INT64_MIN), ends = !is_constant(instr.c, INT64_MAX);
-    Value *const begun = begins ? behind(edge(instr.a, instr.b, false, addresses, env)) : nullptr,
-                 *const precedes = ends ? b_.CreateNot(behind(edge(instr.a, instr.c, false, addresses, env))) : nullptr;
-    if (!begins && !ends) return behind(b_.i64(INT64_MIN));
-    return !begins ? precedes : !ends ? begun : b_.CreateAnd(begun, precedes);
+    if (!begins && !ends) return side(b_.i64(INT64_MIN), true);
+    Value* const follows = begins ? side(edge(instr.a, instr.b, false, addresses, env), true) : nullptr;
+    Value* const precedes = ends ? side(edge(instr.a, instr.c, false, addresses, env), false) : nullptr;
+    return !begins ? precedes : !ends ? follows : b_.CreateAnd(follows, precedes);
   }
   if (varies_along_vector_axis(instr.a))  // the position is less, or at most
-    return b_.CreateNot(behind(edge(instr.a, instr.b, instr.prim == Prim::le, addresses, env)));
-  return behind(edge(instr.b, instr.a, instr.prim == Prim::lt, addresses, env));
+    return side(edge(instr.a, instr.b, instr.prim == Prim::le, addresses, env), false);
+  return side(edge(instr.b, instr.a, instr.prim == Prim::lt, addresses, env), true);
 }
 
 Values Evaluator::edge_columns(const std::vector<ValueId>& ids, const Values& addresses, const Environment& env) {
   Values columns;
   for (const ValueId id : ids) {
     if (!edges_.decide(id) || !is_known(id, env)) continue;
-    compare(id, addresses, env, [&](Value* edge) -> Value* {
+    compare(id, addresses, env, [&](Value* edge, bool) -> Value* {
       columns.push_back(edge);
       return b_.getTrue();
     });
@@ -228,17 +228,18 @@ Values Evaluator::decide(const std::vector<ValueId>& ids, const Values& addresse
   Values decided(kernel_.program.size(), nullptr);
   for (const ValueId id : ids)
     if (edges_.decide(id) && is_known(id, env))
-      decided[id] = compare(id, addresses, env, [&](Value* edge) { return b_.CreateICmpSLE(edge, column); });
+      decided[id] = compare(id, addresses, env, [&](Value* edge, bool behind) {
+        return behind ? b_.CreateICmpSLE(edge, column) : b_.CreateICmpSGT(edge, column);
+      });
   return decided;
 }
 
 /// Where a comparison has an edge within the vector, lanes before it are counted.
 Value* Evaluator::lanes_of_comparison(ValueId id, const Group& group, const Environment& env, unsigned vector) {
   Value* const column = b_.CreateAdd(group.span.index, b_.i64(std::int64_t{vector} * b_.lanes()));
-  return compare(id, group.addresses, env, [&](Value* edge) {
+  return compare(id, group.addresses, env, [&](Value* edge, bool behind) {
     Value* const distance = b_.CreateBinaryIntrinsic(llvm::Intrinsic::ssub_sat, edge, column);
-    Value* const before = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, distance, b_.i64(0));
-    return b_.CreateNot(b_.masks_below(before, 1)[0]);
+    return b_.mask_of_first(b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, distance, b_.i64(0)), behind);
   });
 }
 

@@ -82,9 +82,9 @@ class Evaluator {
   Value* is_here(const Instr& instr, const Environment& env, unsigned vector, bool uniform);
   /// The column from which on a position is not less than a uniform value, or (`after`) greater than it.
   Value* edge(ValueId position, ValueId uniform, bool after, const Values& addresses, const Environment& env);
-  /// A comparison that has edges; `behind(edge)` is whether a point is at an edge or behind it.
+  /// A comparison that has edges; `side(edge, behind)` is whether a point is before an edge, or (`behind`) not.
   Value* compare(ValueId id, const Values& addresses, const Environment& env,
-                 llvm::function_ref<Value*(Value* edge)> behind);
+                 llvm::function_ref<Value*(Value* edge, bool behind)> side);
   bool is_known(ValueId comparison, const Environment& env) const;
   bool is_constant(ValueId id, std::int64_t value) const;
   Value* lanes_of_comparison(ValueId id, const Group& group, const Environment& env, unsigned vector);

@@ -95,6 +95,24 @@ Value* lower_integer(CodeBuilder& b, Prim prim, DType type, Value* x, Value* y) 
   }
 }
 
+/// Truth values, by the operations of logic. LLVM 19 never comes to an end where it selects instructions of AVX2 for
+/// some programs that compare vectors of bits, or select from them.
+Value* lower_boolean(CodeBuilder& b, Prim prim, Value* x, Value* y) {
+  switch (prim) {
+    case Prim::eq: return b.CreateNot(b.CreateXor(x, y));
+    case Prim::ne: return b.CreateXor(x, y);
+    case Prim::lt: return b.CreateAnd(b.CreateNot(x), y);
+    case Prim::le: return b.CreateOr(b.CreateNot(x), y);
+    case Prim::min: return b.CreateAnd(x, y);
+    case Prim::max: return b.CreateOr(x, y);
+    default: return lower_integer(b, prim, DType::boolean, x, y);
+  }
+}
+Value* lower_select(CodeBuilder& b, DType type, Value* condition, Value* x, Value* y) {
+  if (type != DType::boolean || llvm::isa<llvm::Constant>(condition)) return b.choose(condition, x, y);
+  return b.CreateXor(y, b.CreateAnd(condition, b.CreateXor(x, y)));
+}
+
 /// bool is one bit here and one byte as bits.
 Value* lower_bitcast(CodeBuilder& b, DType type, DType operand, Value* x) {
   if (type == operand) return x;
@@ -110,13 +128,14 @@ Value* lower_primitive(CodeBuilder& b, Prim prim, DType type, DType operand, Val
     refuse("primitive " + std::string(name(prim)) + " is not defined for " + std::string(name(operand)) + " giving " +
            std::string(name(type)));
   switch (prim) {
-    case Prim::select: return b.choose(x, y, z);
+    case Prim::select: return lower_select(b, operand, x, y, z);
     case Prim::convert: return lower_convert(b, operand, type, x);
     case Prim::bitcast: return lower_bitcast(b, type, operand, x);
     default: break;
   }
-  Value* const result = operand == DType::f32 || operand == DType::f64 ? lower_float(b, prim, x, y, z)
-                                                                       : lower_integer(b, prim, operand, x, y);
+  Value* const result = operand == DType::boolean                        ? lower_boolean(b, prim, x, y)
+                        : operand == DType::f32 || operand == DType::f64 ? lower_float(b, prim, x, y, z)
+                                                                         : lower_integer(b, prim, operand, x, y);
   if (result == nullptr) refuse("primitive " + std::string(name(prim)) + " has no machine code");
   return result;
 }

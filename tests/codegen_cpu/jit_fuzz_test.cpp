@@ -80,7 +80,8 @@ TEST_P(JitFuzz, AgreesWithTheInterpreter) {
   const std::uint64_t first = test::seed_or(1);
   std::vector<std::uint64_t> seeds;
   for (int i = 0; i < test::fuzz_count_or(60); ++i) seeds.push_back(first + static_cast<std::uint64_t>(i));
-  if (first == 1) seeds.push_back(50525);  // a column kernel that found spilled masks to be wrong
+  // A column kernel that found spilled masks to be wrong, and maps whose truth values LLVM 19 compiled for ever.
+  if (first == 1) seeds.insert(seeds.end(), {50525, 100164, 100456});
   for (const std::uint64_t seed : seeds) {
     Random random(seed * 3 + static_cast<std::uint64_t>(shape));
     const bool is_costly = shape != KernelShape::map && seed % 3 == 0;

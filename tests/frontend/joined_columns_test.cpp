@@ -54,6 +54,19 @@ TEST_P(JoinedColumns, PartsOfRowsOfAnyLength) {
   }
 }
 
+/// Results that lie element by element between each other.
+TEST_P(JoinedColumns, StacksAlongTheLastAxis) {
+  for (const int length : {1, 5, 16, 33, 64, 200})
+    for (const int parts : {2, 3, 4, 5}) {
+      const Tensor x = numbers({3, length}, GetParam());
+      expect_same_in_every_way([&] {
+        std::vector<Tensor> all;
+        for (int i = 0; i < parts; ++i) all.insert(all.begin() + i / 2, sum_of(x, roll(x, i, 1)));
+        return std::vector{stack(all, -1), stack(all, 1), concat({all[0].unsqueeze(2), stack(all, 2)}, 2)};
+      });
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(DTypes, JoinedColumns, ::testing::ValuesIn(kDTypes),
                          [](const auto& info) { return std::string(name(info.param)); });
 
