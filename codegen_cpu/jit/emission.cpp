@@ -217,14 +217,16 @@ unsigned Emission::interleaved_from(const std::vector<std::uint16_t>& stores, st
 }
 
 void Emission::find_interleaved_stores() {
-  for (const KernelSchedule::Stage& stage : schedule.stages)
-    for (std::size_t i = 0; i < stage.element_stores.size();) {
-      const unsigned count = interleaved_from(stage.element_stores, i);
+  const auto find = [&](const std::vector<std::uint16_t>& stores) {
+    for (std::size_t i = 0; i < stores.size();) {
+      const unsigned count = interleaved_from(stores, i);
       llvm::SmallVector<unsigned, 4> of;
-      for (unsigned k = 0; k < count; ++k) of.push_back(kernel.stores[stage.element_stores[i + k]].access);
-      if (count > 1) interleaved[stage.element_stores[i]] = accesses.lie_between_each_other(of);
+      for (unsigned k = 0; k < count; ++k) of.push_back(kernel.stores[stores[i + k]].access);
+      if (count > 1) interleaved[stores[i]] = accesses.lie_between_each_other(of);
       i += count;
     }
+  };
+  for (const KernelSchedule::Stage& stage : schedule.stages) find(stage.element_stores), find(stage.row_stores);
 }
 
 void Emission::store(const std::vector<std::uint16_t>& stores, const Environment& env, const Group& group) {
