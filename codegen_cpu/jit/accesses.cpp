@@ -229,9 +229,10 @@ Value* Accesses::load(unsigned access, Value* address, const Span& span, unsigne
     memory = adjacent
                  ? b_.CreateMaskedLoad(type, first, align, mask, zeros)
                  : load_apart(access, first, span.masks.empty() ? nullptr : mask, count_of(span, vector), gathered);
-  } else if (span.masks.empty()) {
-    memory = load_apart(access, first, nullptr, nullptr,
-                        [&] { return load_by_lane(access, first, lane_step(access), nullptr); });
+  } else if (span.masks.empty() || (b_.isa().masks && byte_size(dtype) * b_.lanes() >= 16)) {
+    Value* const count = count_of(span, vector);
+    memory = load_apart(access, first, span.masks.empty() ? nullptr : span.masks[vector], count,
+                        [&] { return load_by_lane(access, first, lane_step(access), count); });
   } else {
     memory = load_by_lane(access, first, lane_step(access), count_of(span, vector));
   }

@@ -161,6 +161,7 @@ class Accesses {
   Value* load_few_apart(unsigned access, Value* first, Value* count, unsigned step,
                         llvm::function_ref<Value*()> one_by_one) const;
   Value* load_and_pick(unsigned access, Value* first, unsigned step, unsigned which, const Values& masks) const;
+  Value* load_and_truncate(unsigned access, Value* first, unsigned step) const;
   Value* load_reversed(unsigned access, Value* first, Value* mask) const;
   Value* has_step(unsigned access, std::int64_t elements) const;
   Value* lane_addresses(unsigned access, Value* first) const;

@@ -46,10 +46,43 @@ Value* Accesses::load_few_apart(unsigned access, Value* first, Value* count, uns
       Value* const elements = b_.CreateAdd(b_.CreateMul(b_.CreateSub(count, b_.i64(1)), b_.i64(step)), b_.i64(1));
       masks = b_.masks_below(b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, elements, b_.i64(0)), step);
     }
-    return Values{load_and_pick(access, first, step, 0, masks)};
+    constexpr std::size_t kNarrow = 2;
+    const bool truncates = count == nullptr && byte_size(kernel_.accesses[access].dtype) <= kNarrow &&
+                           (step & (step - 1)) == 0 && b_.lanes() >= 4;
+    return Values{truncates ? load_and_truncate(access, first, step) : load_and_pick(access, first, step, 0, masks)};
   };
   return b_.either(has_step(access, step), picked,
                    [&] { return Values{load_few_apart(access, first, count, step + 1, one_by_one)}; })[0];
+}
+
+/// The first of each `step` narrow elements, which together are an integer: what AVX-512 truncates in one instruction,
+/// where it has no shuffle of bytes. The last vector ends with the element of the last lane, so that nothing behind it
+/// is read.
+Value* Accesses::load_and_truncate(unsigned access, Value* first, unsigned step) const {
+  const DType dtype = kernel_.accesses[access].dtype;
+  const auto bytes = static_cast<unsigned>(byte_size(dtype)), together = bytes * step;
+  const unsigned most = b_.isa().vector_bits / 8 / together, lanes = std::min(most, b_.lanes() / 2);
+  Type* const element = memory_type(b_.getContext(), dtype, 1);
+  Type* const wide = llvm::FixedVectorType::get(b_.getIntNTy(8 * together), lanes);
+  Type* const narrow = llvm::FixedVectorType::get(b_.getIntNTy(8 * bytes), lanes);
+  Values parts;
+  for (unsigned lane = 0; lane < b_.lanes(); lane += lanes) {
+    const bool is_last = lane + lanes == b_.lanes();
+    const std::uint64_t begin = std::uint64_t{lane} * step - (is_last ? step - 1 : 0);
+    Value* loaded = b_.CreateAlignedLoad(wide, b_.element(element, first, begin), llvm::Align(bytes));
+    if (is_last) loaded = b_.CreateLShr(loaded, std::uint64_t{8} * bytes * (step - 1));
+    parts.push_back(b_.CreateTrunc(loaded, narrow));
+  }
+  while (parts.size() > 1) {
+    Values joined;
+    for (std::size_t i = 0; i < parts.size(); i += 2) {
+      llvm::SmallVector<int, 64> order;
+      for (unsigned lane = 0; lane < 2 * lanes_of(parts[i]); ++lane) order.push_back(static_cast<int>(lane));
+      joined.push_back(b_.CreateShuffleVector(parts[i], parts[i + 1], order));
+    }
+    parts = joined;
+  }
+  return b_.CreateBitCast(parts[0], memory_type(b_.getContext(), dtype, b_.lanes()));
 }
 
 /// Element number `which` of each `step` elements from `first` on. Without masks, the last vector ends with the element

@@ -7,15 +7,17 @@
 namespace fermata::jit {
 namespace {
 
-/// Whether something is read or written across rows, as a transposed operand is: then neighboring rows share its cache
-/// lines.
-bool crosses_rows(const Kernel& kernel) {
+/// Accesses that may go across rows, as one to a transposed operand does: then neighboring rows share its cache lines.
+std::vector<unsigned> across_rows(const Kernel& kernel) {
   const unsigned vector_axis = kernel.rank - 1u;
-  for (const Access& access : kernel.accesses)
+  std::vector<unsigned> found;
+  for (unsigned a = 0; a < kernel.accesses.size(); ++a) {
+    const Access& access = kernel.accesses[a];
     if (!access.address_only && !access.is_in_order() && access.axes >> vector_axis > 0 &&
         access.axes != 1u << vector_axis)
-      return true;
-  return false;
+      found.push_back(a);
+  }
+  return found;
 }
 
 /// Tiles have columns that stay in the first cache, and as many rows as a cache line has elements; four times as many
@@ -26,6 +28,18 @@ constexpr std::int64_t kTileRows = 16, kTallTileRows = 4 * kTileRows, kTileColum
 std::vector<TurnedOperand> turned_operands(Emission& e) {
   if (e.kernel.rank < 2 || kTileRows % e.b.lanes() != 0) return {};
   return e.turned_operands(e.kernel.rank - 2u, kTallTileRows * kTileColumns);
+}
+
+/// Columns of a tile: all of them, where no access has its elements so far from each other that it skips cache lines.
+Value* columns_of_tile(Emission& e, const std::vector<unsigned>& across) {
+  constexpr std::int64_t kNear = 32;  // bytes
+  CodeBuilder& b = e.b;
+  Value* skips = b.getFalse();
+  for (const unsigned access : across) {
+    Value* const step = e.accesses.lane_step(access);
+    skips = b.CreateOr(skips, b.CreateICmpUGT(b.CreateAdd(step, b.i64(kNear)), b.i64(2 * kNear)));
+  }
+  return b.CreateSelect(skips, b.i64(kTileColumns), b.CreateSub(e.column_end, e.column_begin));
 }
 
 /// Where `turned` are given, rows are those of a tile of them.
@@ -99,9 +113,10 @@ void emit_map_kernel(Emission& e) {
   const GroupPlan plan = e.group_plan(e.schedule.stages[0], 2, 4);
   // Uniform values are computed per row, so a row without columns must not be entered.
   e.row_end = b.CreateSelect(b.CreateICmpSLT(e.column_begin, e.column_end), e.row_end, e.row_begin);
-  if (!crosses_rows(e.kernel)) return emit_rows(e, plan);
+  const std::vector<unsigned> across = across_rows(e.kernel);
+  if (across.empty()) return emit_rows(e, plan);
   const std::vector<TurnedOperand> turned = turned_operands(e);
-  Value *const row_end = e.row_end, *const column_end = e.column_end;
+  Value *const row_end = e.row_end, *const column_end = e.column_end, *const columns = columns_of_tile(e, across);
   const auto least = [&](Value* x, Value* y) { return b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, x, y); };
   b.loop(e.row_begin, row_end, kTallTileRows, {}, [&](Value* strip, const Values&) {
     Value* const strip_end = least(b.CreateAdd(strip, b.i64(kTallTileRows)), row_end);
@@ -110,9 +125,10 @@ void emit_map_kernel(Emission& e) {
     if (!turned.empty())
       rows = b.CreateSelect(are_along_one_axis(e, strip, b.i64(kTallTileRows), row_end), b.i64(kTallTileRows), rows);
     Value* const tiles = b.CreateUDiv(b.CreateAdd(b.CreateSub(strip_end, strip), b.CreateSub(rows, b.i64(1))), rows);
-    return b.loop(e.column_begin, column_end, kTileColumns, {}, [&](Value* column, const Values&) {
-      Value* const begin = std::exchange(e.column_begin, column);
-      e.column_end = least(b.CreateAdd(column, b.i64(kTileColumns)), column_end);
+    b.repeat_while({e.column_begin}, [&](Values& column) -> Value* {
+      Value* const begin = std::exchange(e.column_begin, column[0]);
+      e.column_end = least(b.CreateAdd(column[0], columns), column_end);
+      column[0] = b.CreateAdd(column[0], columns);
       b.loop(b.i64(0), tiles, 1, {}, [&](Value* tile, const Values&) {
         e.row_begin = b.CreateAdd(strip, b.CreateMul(tile, rows));
         e.row_end = least(b.CreateAdd(e.row_begin, rows), strip_end);
@@ -120,8 +136,9 @@ void emit_map_kernel(Emission& e) {
         return Values{};
       });
       e.column_begin = begin;
-      return Values{};
+      return b.CreateICmpSLT(column[0], column_end);
     });
+    return Values{};
   });
 }
 
