@@ -398,11 +398,97 @@ template <class T> void repeat_column(const TransposedPlane& p) {
   }
 }
 
+constexpr std::int64_t kCacheLine = 64;
+
+template <bool kStreams> inline void copy_cache_line(void* to, const void* from) {
+  typedef char Part __attribute__((vector_size(FERMATA_VECTOR_BYTES)));
+  for (std::int64_t i = 0; i < kCacheLine; i += FERMATA_VECTOR_BYTES) {
+    Part part;
+    __builtin_memcpy(&part, static_cast<const char*>(from) + i, sizeof(part));
+    if constexpr (kStreams)
+      stream_line(static_cast<char*>(to) + i, part);
+    else
+      __builtin_memcpy(static_cast<char*>(to) + i, &part, sizeof(part));
+  }
+}
+
+/// Lines and columns [first, ...) in blocks of whole cache lines of both sides, each of which is read and written once:
+/// lines a large power of two apart push each other out of the caches before their other parts are used.
+template <class T, bool kStreams> void turn_blocks(const TransposedPlane& p, std::int64_t first, std::int64_t lines,
+                                                   std::int64_t columns, bool prefetches) {
+  constexpr std::int64_t kWidth = kCacheLine / static_cast<std::int64_t>(sizeof(T)), kSide = Square<T>::kSide,
+                         kStrip = 4 * kWidth;
+  alignas(kCacheLine) T source[kWidth * kWidth], target[kWidth * kWidth];
+  auto* const to = static_cast<T*>(p.to);
+  const auto* const from = static_cast<const T*>(p.from);
+  for (std::int64_t strip = 0; strip < lines; strip += kStrip) {
+    const std::int64_t end = strip + kStrip < lines ? strip + kStrip : lines;
+    for (std::int64_t j = first; j < columns; j += kWidth)
+      for (std::int64_t i = strip; i < end; i += kWidth) {
+        const T* const block = from + j * p.from_line + i;
+        for (std::int64_t k = 0; k < kWidth; ++k) {
+          if (prefetches && j + kWidth < columns) __builtin_prefetch(block + (k + kWidth) * p.from_line);
+          copy_cache_line<false>(source + k * kWidth, block + k * p.from_line);
+        }
+        for (std::int64_t j0 = 0; j0 < kWidth; j0 += kSide)
+          for (std::int64_t i0 = 0; i0 < kWidth; i0 += kSide)
+            turn_square<T, false>(target + i0 * kWidth + j0, kWidth, source + j0 * kWidth + i0, kWidth);
+        for (std::int64_t k = 0; k < kWidth; ++k)
+          copy_cache_line<kStreams>(to + (i + k) * p.to_line + j, target + k * kWidth);
+      }
+  }
+}
+
+/// A part of a plane: `lines` of it from `line` on, and `columns` from `column` on.
+template <class T> TransposedPlane part_of(const TransposedPlane& p, std::int64_t line, std::int64_t lines,
+                                           std::int64_t column, std::int64_t columns) {
+  return {.to = static_cast<T*>(p.to) + line * p.to_line + column,
+          .from = static_cast<const T*>(p.from) + column * p.from_line + line,
+          .to_line = p.to_line,
+          .from_line = p.from_line,
+          .lines = lines,
+          .columns = columns,
+          .streams = false};
+}
+
+/// Whether cache lines meet in few places of the caches.
+template <class T> bool lines_meet(const TransposedPlane& p) {
+  constexpr std::int64_t kApart = 1024, kElement = static_cast<std::int64_t>(sizeof(T));
+  return p.from_line * kElement % kApart == 0 || p.to_line * kElement % kApart == 0;
+}
+/// Whether blocks are worth it: for lines that meet where squares are parts of them, and where nothing stays in the
+/// caches; squares of whole lines that meet are written past the caches as well without them.
+template <class T> bool goes_by_blocks(const TransposedPlane& p) {
+  constexpr std::int64_t kWidth = kCacheLine / static_cast<std::int64_t>(sizeof(T));
+  const bool in_parts = Square<T>::kBytes < kCacheLine;
+  return (lines_meet<T>(p) ? in_parts || !p.streams : p.streams) && p.lines >= kWidth && p.columns >= 2 * kWidth;
+}
+
+template <class T> void turn_by_blocks(const TransposedPlane& p) {
+  constexpr std::int64_t kElement = static_cast<std::int64_t>(sizeof(T)), kWidth = kCacheLine / kElement;
+  const auto beyond = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(p.to) % kCacheLine);
+  const bool aligns = beyond % kElement == 0 && p.to_line * kElement % kCacheLine == 0;
+  const std::int64_t head = aligns && beyond != 0 ? (kCacheLine - beyond) / kElement : 0;
+  const std::int64_t lines = p.lines / kWidth * kWidth, columns = head + (p.columns - head) / kWidth * kWidth;
+  const bool prefetches = !lines_meet<T>(p);  // else it would push out what is not yet used
+  if (p.streams && aligns) {
+    turn_blocks<T, true>(p, head, lines, columns, prefetches);
+#if defined(__x86_64__)
+    _mm_sfence();
+#endif
+  } else {
+    turn_blocks<T, false>(p, head, lines, columns, prefetches);
+  }
+  if (head > 0) turn_squares<T, false>(part_of<T>(p, 0, lines, 0, head), 0);
+  if (columns < p.columns) turn_squares<T, false>(part_of<T>(p, 0, lines, columns, p.columns - columns), 0);
+  if (lines < p.lines) turn_squares<T, false>(part_of<T>(p, lines, p.lines - lines, 0, p.columns), 0);
+}
+
 template <class T> void turn_plane(const TransposedPlane& p) {
   constexpr std::int64_t kBytes = Square<T>::kBytes, kElement = static_cast<std::int64_t>(sizeof(T));
   if (p.from_line == 0) return repeat_column<T>(p);
+  if (goes_by_blocks<T>(p)) return turn_by_blocks<T>(p);
   // Parts of cache lines, in one row after the other, take twice as long past the caches as through them (Zen 4).
-  constexpr std::int64_t kCacheLine = 64;
   if (!p.streams || kBytes < kCacheLine || p.to_line * kElement % kBytes != 0) return turn_squares<T, false>(p, 0);
   const auto beyond = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(p.to) % kBytes);
   const std::int64_t head = beyond == 0 ? 0 : (kBytes - beyond) / kElement;

@@ -157,8 +157,10 @@ TEST_P(LargeMoves, LongLinesAreScannedByBlocks) {
 
 TEST_P(LargeMoves, TransposesOfEverySizeOfElement) {
   const std::int64_t before = set_stream_threshold(1);
+  // Lines of 1024 elements are any power of two of bytes apart.
   for (const DType t : {DType::i8, DType::bf16, DType::f32, DType::f64, DType::c128})
-    for (const Shape& sizes : {Shape{64, 128}, Shape{130, 67}, Shape{3, 1000}, Shape{5, 33, 48}})
+    for (const Shape& sizes : {Shape{64, 128}, Shape{130, 67}, Shape{3, 1000}, Shape{5, 33, 48}, Shape{140, 1024},
+                               Shape{1024, 140}, Shape{140, 1027}})
       for (const std::int64_t skip : {0, 1}) {  // results that begin anywhere
         const auto last = static_cast<std::int64_t>(sizes.rank()) - 1;
         const Tensor real_x = numbers(sizes, is_complex(t) ? DType::f64 : t), x = real_x.astype(t).sync();
@@ -168,6 +170,7 @@ TEST_P(LargeMoves, TransposesOfEverySizeOfElement) {
         const Tensor narrow = slice(turned, 0, skip);
         const Tensor back = transpose(reshape(narrow, transpose(x).shape()));
         EXPECT_EQ(bytes_of(back), bytes_of(x)) << to_string(t, sizes) << skip << last;
+        set_stream_threshold(skip == 0 ? before : 1);
       }
   set_stream_threshold(before);
 }
