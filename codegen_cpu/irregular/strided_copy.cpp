@@ -339,6 +339,59 @@ template <class T> void copy_blocks(const Copy& c) {
   });
 }
 
+/// How many elements of the target the innermost axes but `without` fill without a gap.
+std::int64_t dense_run(const Copy& c, unsigned without) {
+  std::int64_t run = 1;
+  for (unsigned i = c.rank; i-- > 0;) {
+    if (i == without) continue;
+    if (c.axes[i].to != run) break;
+    run *= c.axes[i].size;
+  }
+  return run;
+}
+
+/// Where the innermost axis is short and lies apart in the source, and others before it go on in the target: cache
+/// lines of the source, one for each element of such a run, are brought together and turned. False where that is not
+/// so.
+template <class T> bool copy_through_tiles(Copy& c) {
+  constexpr std::int64_t kWidth = 64 / static_cast<std::int64_t>(sizeof(T)), kMostColumns = 128, kFewColumns = 64,
+                         kLongestInner = 32;
+  if (c.ordered || c.rank < 3 || c.inner().to != 1 || std::abs(c.inner().from) <= 1) return false;
+  unsigned along = 0;
+  while (along + 1 < c.rank && (c.axes[along].from != 1 || c.axes[along].size < kWidth)) ++along;
+  if (along + 1 == c.rank || c.inner().size > kLongestInner) return false;
+  const std::int64_t run = dense_run(c, along);
+  if (run < kFewColumns || run == c.inner().size) return false;
+  move_to(c, along, c.rank - 1);
+  const Axis lines = c.inner();
+  const std::int64_t runs = count(c, c.rank - 1) / run, parts = (run + kMostColumns - 1) / kMostColumns;
+  const double ns = kNsPerTurnedByte * sizeof(T) * static_cast<double>(lines.size * std::min(run, kMostColumns));
+  parallel_for(0, runs * parts, 2 * ns, [&](std::int64_t first, std::int64_t last) {
+    alignas(64) T tile[kMostColumns * kWidth];
+    for (std::int64_t task = first; task < last; ++task) {
+      const std::int64_t begin = task % parts * kMostColumns, columns = std::min(kMostColumns, run - begin);
+      const Walker start(c, c.rank - 1, task / parts * run + begin);
+      for (std::int64_t i = 0; i < lines.size; i += kWidth) {
+        const std::int64_t width = std::min(kWidth, lines.size - i);
+        Walker at = start;
+        for (std::int64_t column = 0; column < columns; ++column, at.next()) {
+          const T* const line = reinterpret_cast<const T*>(c.from) + at.from + i;
+          __builtin_prefetch(line + kWidth);  // the processor does not follow so many lines
+          std::memcpy(tile + column * kWidth, line, static_cast<std::size_t>(width) * sizeof(T));
+        }
+        transpose_kernels().of_bytes[sizeof(T)]({.to = reinterpret_cast<T*>(c.to) + start.to + i * lines.to,
+                                                 .from = tile,
+                                                 .to_line = lines.to,
+                                                 .from_line = kWidth,
+                                                 .lines = width,
+                                                 .columns = columns,
+                                                 .streams = false});
+      }
+    }
+  });
+  return true;
+}
+
 /// Finds an axis along which the source is contiguous while it is not along the innermost of the target; moves it next
 /// to the innermost.
 bool transposes(Copy& c) {
@@ -410,6 +463,8 @@ template <class T> void copy_and_repeat(const Copy& c, unsigned axis) {
 
 template <class T> void run(Copy& c) {
   if (const unsigned axis = repeated_axis<T>(c); axis != c.rank) return copy_and_repeat<T>(c, axis);
+  if constexpr (sizeof(T) <= 8)
+    if (copy_through_tiles<T>(c)) return;
   if (transposes(c))
     copy_blocks<T>(c);
   else if (!copy_repeated<T>(c) && !copy_many_short_rows<T>(c) && !copy_along_longest<T>(c))

@@ -4,8 +4,10 @@
 
 #include <fermata/library.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "runtime/streaming.h"
 #include "runtime/thread_pool.h"
@@ -173,6 +175,27 @@ TEST_P(LargeMoves, TransposesOfEverySizeOfElement) {
         set_stream_threshold(skip == 0 ? before : 1);
       }
   set_stream_threshold(before);
+}
+
+/// Every order of axes, with short ones innermost whose elements lie apart in the source.
+TEST_P(LargeMoves, PermutationsOfShortAxes) {
+  for (const DType t : {DType::i8, DType::bf16, DType::f32, DType::f64, DType::c128})
+    for (const Shape& sizes : {Shape{8, 16, 64}, Shape{3, 40, 70}, Shape{2, 5, 9, 33}, Shape{4, 3, 16, 128}}) {
+      const Tensor x = numbers(sizes, is_complex(t) ? DType::f64 : t).astype(t).sync();
+      std::vector<std::int64_t> order(sizes.rank());
+      std::iota(order.begin(), order.end(), 0);
+      do {
+        std::vector<std::int64_t> inverse(order.size());
+        for (std::size_t i = 0; i < order.size(); ++i)
+          inverse[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+        const Tensor moved = same_everywhere([&] { return copy(permute(x, IntegerList(order))); });
+        const auto bytes = bytes_of(moved);
+        // Elements one by one, and back as a whole.
+        const Tensor positions = permute(reshape(arange(x.numel()), sizes), IntegerList(order)).reshape({-1});
+        EXPECT_EQ(bytes, bytes_of(take(reshape(x, {-1}), positions))) << to_string(t, sizes);
+        EXPECT_EQ(bytes_of(copy(permute(moved, IntegerList(inverse)))), bytes_of(x)) << to_string(t, sizes);
+      } while (std::ranges::next_permutation(order).found);
+    }
 }
 
 TEST_P(LargeMoves, KernelsReadTransposedOperandsByTiles) {
