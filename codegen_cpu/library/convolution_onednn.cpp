@@ -16,6 +16,7 @@
 #include <list>
 #include <vector>
 
+#include "codegen_cpu/eager/eager.h"
 #include "codegen_cpu/irregular/dense_elements.h"
 #include "codegen_cpu/library/convolution_problem.h"
 #include "codegen_cpu/library/onednn_convolution.h"
@@ -279,13 +280,21 @@ double convolution_onednn_cost(const CallArgs& args) {
   const bool is_gradient = args.op != Op::convolution;
   // Filters that read one channel share no loads. For them and for those of one element, images in rows are converted
   // in as much time as they are computed.
-  const bool is_depthwise = p.channels() == 1 && p.attributes.groups > 1, is_short = is_depthwise || p.window() == 1;
+  const bool has_one_channel = p.channels() == 1, is_depthwise = has_one_channel && p.attributes.groups > 1,
+             is_short = is_depthwise || p.window() == 1;
   const bool skips = p.window() == 1 && std::ranges::any_of(p.attributes.strides, [](std::int64_t s) { return s > 1; });
-  const double slower = (is_gradient ? 1.5 : product_rates().convolution_onednn) * (is_depthwise ? 4 : skips ? 1.8 : 1);
+  const double slower = (is_gradient ? 1.5 : product_rates().convolution_onednn) * (has_one_channel ? 4
+                                                                                    : skips         ? 1.8
+                                                                                                    : 1);
+  // Filters are computed by the vector, also if there are fewer of them.
+  const std::int64_t lanes = eager::instruction_set() == "avx512" ? 16 : 8;
+  const auto computed = static_cast<double>((p.filters() + lanes - 1) / lanes * lanes);
+  const double unused = is_gradient || is_depthwise ? 1 : computed / static_cast<double>(p.filters());
   const double image = is_gradient ? 0.2 : is_short ? 0.04 : 0.01;
   const double filter = is_gradient ? 0.2 : p.dtype == DType::f32 ? 0.05 : 0.07;
   return 3000 +
-         p.multiply_adds() / onednn::per_ns(onednn::convolves_natively(p.dtype) ? p.dtype : DType::f32) * slower +
+         p.multiply_adds() / onednn::per_ns(onednn::convolves_natively(p.dtype) ? p.dtype : DType::f32) * slower *
+             unused +
          images * image + weight * filter;
 }
 
