@@ -61,6 +61,16 @@ class PositionReader {
   bool read(std::int64_t begin, std::int64_t count, std::int64_t* to) const;
   /// The same in `room`, or where the operand has them as they are wanted; null where one of them is out of range.
   const std::int64_t* find(std::int64_t begin, std::int64_t count, std::int64_t* room) const;
+  /// All of them as bytes, where they are u8 or i8; else null. Position that a byte stands for, -1 where it is out of
+  /// range.
+  const std::uint8_t* bytes() const {
+    return dtype_ == DType::u8 || dtype_ == DType::i8 ? static_cast<const std::uint8_t*>(data_) : nullptr;
+  }
+  std::int64_t position_of(std::uint8_t byte) const {
+    const std::int64_t given = dtype_ == DType::i8 ? static_cast<std::int8_t>(byte) : byte,
+                       at = given < 0 ? given + size_ : given;
+    return at >= 0 && at < size_ ? at : -1;
+  }
   /// All of them as they are given, negative or out of range, where that needs no conversion; else null.
   const std::int64_t* given() const { return dtype_ == DType::i64 ? static_cast<const std::int64_t*>(data_) : nullptr; }
 

@@ -67,8 +67,56 @@ bool take_once(const Rows& r, const PositionReader& positions, const TensorView&
   return all_inside.load();
 }
 
+/// Rows of a few elements at positions that are bytes, from a table with a row for each byte: none has to be widened,
+/// and to be looked at only where some byte is out of range. False where one is.
+template <class T, std::int64_t kInner>
+bool take_by_bytes(const Rows& r, const PositionReader& positions, const TensorView& x, const TensorView& out) {
+  constexpr std::int64_t kBytes = 256, kPassing = 16 / static_cast<std::int64_t>(sizeof(T));
+  // Rows of more than eight bytes are stored as sixteen, of which the next one replaces the rest.
+  constexpr bool kPasses = kInner < kPassing && 2 * kInner > kPassing;
+  constexpr std::int64_t kRow = kPasses ? kPassing : kInner;
+  alignas(64) T table[kBytes * kRow] = {};
+  bool inside[kBytes], all_bytes = true;
+  for (std::int64_t byte = 0; byte < kBytes; ++byte) {
+    const std::int64_t at = positions.position_of(static_cast<std::uint8_t>(byte));
+    inside[byte] = at >= 0, all_bytes = all_bytes && inside[byte];
+    if (inside[byte])
+      std::copy_n(static_cast<const T*>(x.data) + r.outer[0] + at * r.stride, kInner, table + byte * kRow);
+  }
+  std::atomic<bool> all_inside{true};
+  parallel_for(0, r.shape.positions, 0.3 * static_cast<double>(kInner), [&](std::int64_t b, std::int64_t e) {
+    const std::uint8_t* const bytes = positions.bytes();
+    if (!all_bytes) {
+      bool here = true;
+      for (std::int64_t i = b; i < e; ++i) here &= inside[bytes[i]];
+      if (!here) return all_inside.store(false);
+    }
+    T* to = static_cast<T*>(out.data) + b * kInner;
+    if constexpr (kPasses)
+      for (; b + 1 < e; ++b, to += kInner) std::memcpy(to, table + bytes[b] * kRow, sizeof(T) * kRow);
+#pragma GCC unroll 8
+    for (; b < e; ++b, to += kInner) std::memcpy(to, table + bytes[b] * kRow, sizeof(T) * kInner);
+  });
+  return all_inside.load();
+}
+template <class T>
+bool take_by_bytes(const Rows& r, const PositionReader& positions, const TensorView& x, const TensorView& out) {
+  constexpr std::int64_t kFewPositions = 2048;  // take less than the table does
+  if (positions.bytes() == nullptr || r.inner != nullptr || r.shape.positions < kFewPositions) return false;
+  switch (r.shape.inner) {
+    case 1: return take_by_bytes<T, 1>(r, positions, x, out);
+    case 2: return take_by_bytes<T, 2>(r, positions, x, out);
+    case 3: return take_by_bytes<T, 3>(r, positions, x, out);
+    case 4: return take_by_bytes<T, 4>(r, positions, x, out);
+    default: return false;
+  }
+}
+
 template <class T> void take_all(const CallArgs& args, const Rows& r, const TensorView& x, const TensorView& out) {
-  if (r.shape.outer == 1 && take_once<T>(r, PositionReader(args), x, out)) return;
+  if (r.shape.outer == 1) {
+    const PositionReader positions(args);
+    if (take_by_bytes<T>(r, positions, x, out) || take_once<T>(r, positions, x, out)) return;
+  }
   const Positions positions = positions_of(args);
   const std::int64_t count = r.shape.positions;
   parallel_for(0, r.shape.outer * count, ns_per_row<T>(r), [&](std::int64_t b, std::int64_t e) {

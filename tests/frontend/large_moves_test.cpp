@@ -177,6 +177,24 @@ TEST_P(LargeMoves, TransposesOfEverySizeOfElement) {
   set_stream_threshold(before);
 }
 
+TEST_P(LargeMoves, RowsAtPositionsThatAreBytes) {
+  for (const DType t : {DType::u8, DType::f16, DType::f32, DType::f64, DType::c128})
+    for (const std::int64_t size : {100, 256, 300})
+      for (const std::int64_t row : {1, 2, 3, 4, 5}) {
+        const Tensor real = numbers({size, row + 1}, is_complex(t) ? DType::f64 : t);
+        const Tensor x = slice(real.astype(t).sync(), 1, 0, row);  // rows with gaps between them
+        for (const DType bytes : {DType::u8, DType::i8}) {
+          const std::int64_t end = std::min<std::int64_t>(size, bytes == DType::u8 ? 256 : 128);
+          const Tensor wide = positions(end, {3, 1700}), at = bytes == DType::u8 ? abs(wide) % end : wide;
+          const Tensor taken = same_everywhere([&] { return take(x, at.astype(bytes), 0); });
+          EXPECT_EQ(bytes_of(taken), bytes_of(take(x, at, 0))) << to_string(t, Shape{size, row}) << name(bytes);
+        }
+      }
+  const Tensor x = numbers({100}), at = concat({zeros({5000}, DType::u8), full({1}, 100, DType::u8)}, 0).sync();
+  const std::string text = message<IndexError>([&] { take(x, at).sync(); });
+  EXPECT_NE(text.find("position 100 leaves axis 0 of size 100"), std::string::npos) << text;
+}
+
 /// Every order of axes, with short ones innermost whose elements lie apart in the source.
 TEST_P(LargeMoves, PermutationsOfShortAxes) {
   for (const DType t : {DType::i8, DType::bf16, DType::f32, DType::f64, DType::c128})
