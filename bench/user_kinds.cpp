@@ -355,6 +355,24 @@ std::vector<Case> user_kinds() {
       of("shortest_paths_240", {{240, 240}}, &shortest_paths),
       of("hsv_700Kx3", {{700'000, 3}}, &hsv),
       of("rotary_4x400x12x64", {{4, 400, 12, 64}, {400, 32}, {400, 32}}, &rotary),
+      of_integers("turned_i16_2048", -20000, 20000, {2048, 2048}, DType::i16,
+                  [](const Tensors& in) { return fm::copy(in[0].mT()); }),
+      of("reversed_axes_8x128x1024", {{8, 128, 1024}},
+         [](const Tensors& in) {
+           return fm::copy(fm::permute(in[0], {2, 1, 0}));
+         }),
+      with(
+          "tone_curve_6M",
+          [] {
+            return Tensors{integers(1, 0, 256, {256}, DType::u8), integers(2, 0, 256, {3000, 2000}, DType::u8)};
+          },
+          [](const Tensors& in) { return fm::take(in[0], in[1]); }),
+      with(
+          "palette_900K",
+          [] {
+            return Tensors{normal(1, {256, 3}), integers(2, 0, 256, {900, 1000}, DType::u8)};
+          },
+          [](const Tensors& in) { return fm::take(in[0], in[1]); }),
       of("julia_300K", {{300'000}, {300'000}}, &julia),
       of("phase_shift_80x1009", {{80, 1009}, {80, 1009}}, &phase_shift),
       of("fft2_odd_8x135x147", {{8, 135, 147}},

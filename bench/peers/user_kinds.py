@@ -110,6 +110,17 @@ class UserKinds:
     def limit_u8(self, x):
         return self.xp.minimum(x, x[:, :1])
 
+    def turned_i16(self, x):
+        return self.dense(x.swapaxes(0, 1))
+
+    def reversed_axes(self, x):
+        return self.dense(x.swapaxes(0, 2))
+
+    def tone_curve(self, table, at):
+        return table[self.whole(at)]
+
+    palette = tone_curve
+
     def life(self, x):
         roll, x = self.xp.roll, x & 1
         for _ in range(4):
@@ -196,6 +207,8 @@ class UserKinds:
 
     def copy(self, x):
         return x.copy()
+
+    dense = copy
 
     def ragged(self, x):
         parts, start = [], 0
@@ -438,6 +451,9 @@ class TorchUserKinds(UserKinds):
     def copy(self, x):
         return x.clone()
 
+    def dense(self, x):
+        return x.contiguous()
+
     def max(self, x, axis):
         return self.torch.amax(x, axis)
 
@@ -612,6 +628,7 @@ ROWS = ["group_means_400K", "one_hot_70Kx45", "embedding_gradient_20Kx48", "cros
         "blend_u8_2x1300x1700", "smooth_u8_1300x1700",
         "gray_u8_900x1100x4", "lengths_600Kx3", "angles_130Kx10", "limit_u8_800Kx5",
         "life_1500x1500", "shortest_paths_240", "hsv_700Kx3", "rotary_4x400x12x64",
+        "turned_i16_2048", "reversed_axes_8x128x1024", "tone_curve_6M", "palette_900K",
         "julia_300K", "phase_shift_80x1009", "fft2_odd_8x135x147", "rfft_300K", "solve_40Kx3x3", "inv_9Kx7x7",
         "quadratic_forms_50Kx7", "matvec_6000x30x30", "small_products_20Kx6x5", "sum_of_outer_60Kx11",
         "covariances_700x60x9", "wave_6_steps_60x70x80", "ragged_40_parts", "mean_of_views_90x200x330",
