@@ -85,6 +85,34 @@ Value* CodeBuilder::half(Value* vector, unsigned which) {
   return CreateShuffleVector(vector, lanes);
 }
 
+Values CodeBuilder::interleaved(const Values& parts) {
+  const auto count = static_cast<unsigned>(parts.size());
+  const unsigned lanes = lanes_of(parts[0]);
+  Values whole;
+  if (count % 2 == 0 && count > 2) {
+    Values even, odd;
+    for (unsigned part = 0; part < count; ++part) (part % 2 == 0 ? even : odd).push_back(parts[part]);
+    even = interleaved(even), odd = interleaved(odd);
+    for (unsigned i = 0; i < even.size(); ++i) whole.append(interleaved({even[i], odd[i]}));
+    return whole;
+  }
+  for (unsigned vector = 0; vector < count; ++vector) {
+    Value* result = parts[0];
+    for (unsigned part = 1; part < count; ++part) {
+      llvm::SmallVector<int, 64> order;
+      for (unsigned lane = 0; lane < lanes; ++lane) {
+        const unsigned at = vector * lanes + lane, of = at % count, element = at / count;
+        order.push_back(of == part  ? static_cast<int>(lanes + element)
+                        : of > part ? -1
+                                    : static_cast<int>(part == 1 ? element : lane));
+      }
+      result = CreateShuffleVector(result, parts[part], order);
+    }
+    whole.push_back(result);
+  }
+  return whole;
+}
+
 Value* CodeBuilder::shifted_down(Value* vector, unsigned distance) {
   llvm::SmallVector<int, 32> lanes;
   for (unsigned i = 0; i < lanes_of(vector); ++i) lanes.push_back(i < distance ? static_cast<int>(i + distance) : -1);

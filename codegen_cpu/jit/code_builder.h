@@ -66,6 +66,8 @@ class CodeBuilder : public llvm::IRBuilder<> {
   }
   /// Lower half (0) or upper half (1) of a vector.
   Value* half(Value* vector, unsigned which);
+  /// The elements of several vectors, one of each after the other, in as many vectors.
+  Values interleaved(const Values& parts);
   /// Shifts lane i to lane i - distance; the upper lanes are unspecified.
   Value* shifted_down(Value* vector, unsigned distance);
 

@@ -19,7 +19,7 @@ class Edges {
   Edges(const Kernel& kernel, bool joins);
 
   /// Whether a value is such a comparison, or an input that is guarded by one.
-  bool decide(ValueId id) const { return decided_[id]; }
+  bool has_edge(ValueId id) const { return decided_[id]; }
   /// Whether a value is a position that is only compared.
   bool is_only_compared(ValueId id) const { return only_compared_[id]; }
   /// Whether a value is an element of memory whose place is known between edges: guarded, or chosen from two such.

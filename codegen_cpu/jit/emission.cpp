@@ -109,7 +109,7 @@ void Emission::rows(llvm::function_ref<void(const Values& addresses, Environment
 bool Emission::cuts_at_edges(const KernelSchedule::Stage& stage, GroupPlan plan) const {
   constexpr unsigned kFewInstructions = 100, kMostInstructions = 400;
   return affords(std::bit_floor(plan.width) * vector_count(stage), kFewInstructions, kMostInstructions) &&
-         std::ranges::any_of(stage.element_values, [&](ValueId id) { return evaluator.edges().decide(id); });
+         std::ranges::any_of(stage.element_values, [&](ValueId id) { return evaluator.edges().has_edge(id); });
 }
 
 void Emission::columns(const KernelSchedule::Stage& stage, const Environment& env, const Values& addresses,

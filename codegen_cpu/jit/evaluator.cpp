@@ -214,7 +214,7 @@ Value* Evaluator::compare(ValueId id, const Values& addresses, const Environment
 Values Evaluator::edge_columns(const std::vector<ValueId>& ids, const Values& addresses, const Environment& env) {
   Values columns;
   for (const ValueId id : ids) {
-    if (!edges_.decide(id) || !is_known(id, env)) continue;
+    if (!edges_.has_edge(id) || !is_known(id, env)) continue;
     compare(id, addresses, env, [&](Value* edge, bool) -> Value* {
       columns.push_back(edge);
       return b_.getTrue();
@@ -227,7 +227,7 @@ Values Evaluator::decide(const std::vector<ValueId>& ids, const Values& addresse
                          Value* column) {
   Values decided(kernel_.program.size(), nullptr);
   for (const ValueId id : ids)
-    if (edges_.decide(id) && is_known(id, env))
+    if (edges_.has_edge(id) && is_known(id, env))
       decided[id] = compare(id, addresses, env, [&](Value* edge, bool behind) {
         return behind ? b_.CreateICmpSLE(edge, column) : b_.CreateICmpSGT(edge, column);
       });
@@ -313,15 +313,15 @@ void Evaluator::check_positions(const Instr& instr, const Group& group, const En
 
 Value* Evaluator::compute(ValueId id, const Group& group, const Environment& env, unsigned vector) {
   const Instr& instr = kernel_.program[id];
-  const bool has_edges = edges_.decide(id) && is_known(id, env);
-  if (has_edges && instr.prim != Prim::guarded_input) return lanes_of_comparison(id, group, env, vector);
+  const bool is_counted = edges_.has_edge(id) && is_known(id, env);
+  if (is_counted && instr.prim != Prim::guarded_input) return lanes_of_comparison(id, group, env, vector);
   switch (instr.prim) {
     case Prim::input: return accesses_.load(instr.index, group.addresses[instr.index], group.span, vector);
     case Prim::offset: return accesses_.offsets(instr.index, group.addresses[instr.index], group.span, vector);
     case Prim::guarded_input:
       return accesses_.load_guarded(
           instr.index, group.addresses[instr.index], group.span, vector,
-          has_edges ? lanes_of_comparison(id, group, env, vector) : is_here(instr, env, vector, false),
+          is_counted ? lanes_of_comparison(id, group, env, vector) : is_here(instr, env, vector, false),
           may_be_here(instr, group, env, vector));
     case Prim::gather:
       return accesses_.gather(instr.index, group.addresses[instr.index], this->vector(env, instr.a, vector), group.span,

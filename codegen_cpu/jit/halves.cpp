@@ -44,22 +44,17 @@ void Accesses::store_halves(unsigned access, Value* address, const Span& span, u
   Type* const element = memory_type(b_.getContext(), dtype, 1);
   Value* const first = element_address(access, address, span, vector);
   Value* const second = b_.element(element, first, lanes);
-  const auto joined = [&](unsigned from) {
-    llvm::SmallVector<int, 64> order;
-    for (unsigned lane = from; lane < from + lanes; ++lane)
-      order.push_back(static_cast<int>(lane / 2 + (lane % 2 == 0 ? 0 : lanes)));
-    return b_.CreateShuffleVector(re, im, order);
-  };
+  const Values both = b_.interleaved({re, im});
   const auto whole = [&] {
-    b_.CreateAlignedStore(joined(0), first, align);
-    b_.CreateAlignedStore(joined(lanes), second, align);
+    b_.CreateAlignedStore(both[0], first, align);
+    b_.CreateAlignedStore(both[1], second, align);
   };
   if (span.masks.empty()) return whole();
   const auto rest = [&] {
     if (has_masked_pairs(access)) {
       const Values masks = pair_masks(span, vector);
-      b_.CreateMaskedStore(joined(0), first, align, masks[0]);
-      b_.CreateMaskedStore(joined(lanes), second, align, masks[1]);
+      b_.CreateMaskedStore(both[0], first, align, masks[0]);
+      b_.CreateMaskedStore(both[1], second, align, masks[1]);
       return;
     }
     store_by_lane(access, first, lane_step(access), count_of(span, vector), re);

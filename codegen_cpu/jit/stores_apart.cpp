@@ -6,41 +6,6 @@
 #include "codegen_cpu/jit/accesses.h"
 
 namespace fermata::jit {
-namespace {
-
-Value* shuffled(CodeBuilder& b, Value* first, Value* second, llvm::function_ref<int(unsigned lane)> from) {
-  llvm::SmallVector<int, 64> order;
-  for (unsigned lane = 0; lane < lanes_of(first); ++lane) order.push_back(from(lane));
-  return b.CreateShuffleVector(first, second, order);
-}
-
-/// The elements of all vectors, one of each after the other.
-Values interleaved(CodeBuilder& b, const Values& parts) {
-  const unsigned count = static_cast<unsigned>(parts.size()), lanes = lanes_of(parts[0]);
-  Values whole;
-  if (count % 2 == 0 && count > 2) {
-    Values even, odd;
-    for (unsigned part = 0; part < count; ++part) (part % 2 == 0 ? even : odd).push_back(parts[part]);
-    even = interleaved(b, even), odd = interleaved(b, odd);
-    for (unsigned i = 0; i < even.size(); ++i) whole.append(interleaved(b, {even[i], odd[i]}));
-    return whole;
-  }
-  for (unsigned vector = 0; vector < count; ++vector) {
-    Value* result = parts[0];
-    const auto at = [&](unsigned lane) { return vector * lanes + lane; };
-    for (unsigned part = 1; part < count; ++part)
-      result = shuffled(b, result, parts[part], [&](unsigned lane) -> int {
-        const unsigned of = at(lane) % count, element = at(lane) / count;
-        if (of == part) return static_cast<int>(lanes + element);
-        if (of > part) return -1;
-        return static_cast<int>(part == 1 ? element : lane);
-      });
-    whole.push_back(result);
-  }
-  return whole;
-}
-
-}  // namespace
 
 bool Accesses::may_interleave(unsigned access, unsigned next) const {
   const Access &a = kernel_.accesses[access], &b = kernel_.accesses[next];
@@ -73,7 +38,7 @@ void Accesses::store_interleaved(unsigned first_access, Value* address, const Sp
   Value* const first = element_address(first_access, address, span, vector);
   Values parts;
   for (Value* const value : values) parts.push_back(to_memory(first_access, value));
-  const Values whole = interleaved(b_, parts);
+  const Values whole = b_.interleaved(parts);
   const llvm::Align align(byte_size(dtype));
   const auto count = static_cast<unsigned>(whole.size());
   Values masks;
