@@ -30,19 +30,27 @@ bool is_for_one_thread() {
   return is;
 }
 
-/// A processor that is newer than OpenBLAS is one of 2004 to it ("Prescott"): those kernels are several times slower
-/// than the processor, and multiply by zero what nobody has written, so that a NaN of an earlier call makes eigenvalues
-/// fail (0.3.21). It chooses again then, among those of what the processor has. While the library is loaded, because a
-/// change of the environment is seen by all threads.
+/// The best core of OpenBLAS for this processor; null if it has no instructions but those of 2004.
+const char* core_of_instructions() {
+  const bool has_avx512 =
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return has_avx512 ? "SkylakeX" : "Haswell";
+  if (__builtin_cpu_supports("avx")) return "Sandybridge";
+  if (__builtin_cpu_supports("sse4.2")) return "Nehalem";
+  return __builtin_cpu_supports("ssse3") ? "Core2" : nullptr;
+}
+
+/// A processor that OpenBLAS does not know (a newer one, or one of a virtual machine) is one of 2004 to it
+/// ("Prescott"): those kernels are several times slower, and multiply by zero what nobody has written, so that a NaN of
+/// an earlier call makes eigenvalues fail (0.3.21). It chooses again then, by instructions. While the library is
+/// loaded, because a change of the environment is seen by all threads.
 [[maybe_unused]] const bool is_core_chosen = [] {
   constexpr const char* kChoice = "OPENBLAS_CORETYPE";
   if (gotoblas_corename == nullptr || gotoblas_dynamic_init == nullptr || gotoblas_dynamic_quit == nullptr)
     return false;
   if (std::string_view(gotoblas_corename()) != "Prescott" || environment_variable(kChoice) != nullptr) return false;
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return false;
-  const bool has_avx512 =
-      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  if (setenv(kChoice, has_avx512 ? "SkylakeX" : "Haswell", 0) != 0) return false;
+  const char* const core = core_of_instructions();
+  if (core == nullptr || setenv(kChoice, core, 0) != 0) return false;
   gotoblas_dynamic_quit();
   gotoblas_dynamic_init();
   unsetenv(kChoice);
