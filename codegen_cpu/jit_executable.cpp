@@ -68,7 +68,7 @@ class VariableExecutable final : public LoadedExecutable {
       const std::int64_t saved = (launch.row_end - launch.row_begin) * blocks * kSaved;
       return is_worth_widening(saved) ? variant({.streamed = 0, .wide = true, .turned = true}) : *this;
     }
-    if (staged_ && may_stream && has_tall_columns(kernel_, launch)) {
+    if (staged_ && may_stream && has_tall_columns(kernel_, *staged_, launch)) {
       if (const Executable* const staged = variants_->staged.load(std::memory_order_acquire)) return *staged;
       constexpr std::int64_t kSaved = 8;  // a point takes 1 to 2 ns less
       return is_worth_widening(points * kSaved) ? variant({.streamed = 0, .wide = true, .staged = true}) : *this;

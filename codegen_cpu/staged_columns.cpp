@@ -2,6 +2,8 @@
 #include "codegen_cpu/staged_columns.h"
 
 #include <algorithm>
+#include <bit>
+#include <numeric>
 #include <utility>
 
 #include "codegen_cpu/irregular/positions.h"
@@ -17,6 +19,23 @@ constexpr std::int64_t kFewestSteps = 64;
 constexpr std::size_t kLongestProgram = 80;
 /// Columns that are reduced before their results are written.
 constexpr std::int64_t kMostColumns = 16384;
+
+/// What is computed again at each point in less time than columns take that have left the second-level cache, and the
+/// share of a large result that is large for it.
+constexpr std::size_t kCheapProgram = 16;
+constexpr std::int64_t kCheapShare = 4;
+/// How often over the columns of one group may fill that cache.
+constexpr double kMostNeeded = 2;
+
+/// Rows of an operand that the second-level cache holds while a kernel goes down one group of columns: few where lines
+/// of many rows share a set.
+std::int64_t rows_in_cache(const Kernel& kernel, const KernelLaunch& launch, std::size_t access) {
+  constexpr std::int64_t kCache = 1 << 20, kSets = kCache / 16, kGroup = 256;  // bytes
+  const auto inner = static_cast<unsigned>(std::bit_width(static_cast<unsigned>(kernel.reduced))) - 1;
+  const std::int64_t apart = launch.strides[access * kernel.rank + inner] *
+                             static_cast<std::int64_t>(byte_size(kernel.accesses[access].dtype));
+  return kCache / std::max(std::gcd(apart, kSets), kGroup);
+}
 
 bool is_at_each_point(const Kernel& kernel, const Store& store) {
   return (kernel.accesses[store.access].axes & kernel.reduced) != 0;
@@ -191,17 +210,25 @@ std::optional<StagedKernels> staged_kernels(const Kernel& kernel) {
   return staged;
 }
 
-bool has_tall_columns(const Kernel& kernel, const KernelLaunch& launch) {
+bool has_tall_columns(const Kernel& kernel, const StagedKernels& kernels, const KernelLaunch& launch) {
   std::int64_t steps = 1;
   for (unsigned axis = 0; axis + 1 < kernel.rank; ++axis)
     if (kernel.is_reduced(axis)) steps *= launch.sizes[axis];
   if (steps < kFewestSteps) return false;
-  return std::ranges::any_of(kernel.stores, [&](const Store& store) {
-    const Access& access = kernel.accesses[store.access];
+  const bool is_cheap = kernels.results.program.size() <= kCheapProgram;
+  const std::int64_t large = is_cheap ? stream_threshold() / kCheapShare : stream_threshold();
+  double needed = 0;
+  bool is_large = false;
+  for (std::size_t a = 0; a < kernel.accesses.size(); ++a) {
+    const Access& access = kernel.accesses[a];
+    if ((access.axes & kernel.reduced) == 0 || !access.is_in_order()) continue;
+    needed += static_cast<double>(steps) / static_cast<double>(rows_in_cache(kernel, launch, a));
+    const bool is_stored = std::ranges::any_of(kernel.stores, [&](const Store& s) { return s.access == a; });
     const std::int64_t bytes =
         steps * launch.sizes[kernel.rank - 1u] * static_cast<std::int64_t>(byte_size(access.dtype));
-    return is_at_each_point(kernel, store) && access.is_in_order() && bytes >= stream_threshold();
-  });
+    is_large = is_large || (is_stored && bytes >= large);
+  }
+  return is_large || (is_cheap && needed >= kMostNeeded);
 }
 
 std::shared_ptr<const Executable> staged_executable(const Kernel& kernel, const StagedKernels& kernels,

@@ -25,8 +25,9 @@ struct StagedKernels {
 /// Nullopt where nothing is reduced down columns, or nothing is written at each point.
 std::optional<StagedKernels> staged_kernels(const Kernel& kernel);
 
-/// Whether columns are so tall, and results so large, that this pays.
-bool has_tall_columns(const Kernel& kernel, const KernelLaunch& launch);
+/// Whether columns are so tall, and results so large, that this pays; or lines of columns so far apart (4096 bytes,
+/// say) that a cache holds few of them, and results are soon computed.
+bool has_tall_columns(const Kernel& kernel, const StagedKernels& kernels, const KernelLaunch& launch);
 
 /// Launches of `kernel` by way of code for both.
 std::shared_ptr<const Executable> staged_executable(const Kernel& kernel, const StagedKernels& kernels,

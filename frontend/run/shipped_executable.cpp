@@ -18,7 +18,7 @@ ShippedExecutable::ShippedExecutable(std::string_view object, Kernel kernel, std
       case ObjectForm::plain: streams_ = true; break;
       case ObjectForm::turned: turns_ = true; break;
       case ObjectForm::joined: joins_ = true; break;
-      case ObjectForm::reductions: stages_ = true; break;
+      case ObjectForm::reductions: staged_ = staged_kernels(kernel_); break;
       case ObjectForm::results: break;  // of the stages
     }
     variants_.push_back(std::make_unique<Loaded>(v));
@@ -34,7 +34,7 @@ const Executable& ShippedExecutable::variant_for(const KernelLaunch& launch, boo
   const Executable* found = nullptr;
   if (joins_ && has_rows_to_join(kernel_, launch)) found = find(ObjectForm::joined);
   if (found == nullptr && turns_ && has_short_rows(kernel_, launch)) found = find(ObjectForm::turned);
-  if (found == nullptr && stages_ && may_stream && has_tall_columns(kernel_, launch))
+  if (found == nullptr && staged_ && may_stream && has_tall_columns(kernel_, *staged_, launch))
     found = find(ObjectForm::reductions);
   if (found != nullptr) return *found;
   if (!may_stream || !streams_) return *this;
@@ -76,7 +76,6 @@ std::shared_ptr<const Executable> ShippedExecutable::load(const Variant& variant
 }
 
 std::shared_ptr<const Executable> ShippedExecutable::load_stages(std::shared_ptr<const Executable> reductions) const {
-  const std::optional<StagedKernels> kernels = staged_kernels(kernel_);
   std::string_view object;
   std::vector<Variant> streamed;
   for (const auto& v : variants_)
@@ -86,9 +85,9 @@ std::shared_ptr<const Executable> ShippedExecutable::load_stages(std::shared_ptr
       object = v->variant.object;
     else
       streamed.push_back({ObjectForm::plain, v->variant.streamed, v->variant.object});
-  if (!kernels || object.empty()) return nullptr;
-  return staged_executable(kernel_, *kernels, std::move(reductions),
-                           std::make_shared<const ShippedExecutable>(object, kernels->results, std::move(streamed)));
+  if (!staged_ || object.empty()) return nullptr;
+  return staged_executable(kernel_, *staged_, std::move(reductions),
+                           std::make_shared<const ShippedExecutable>(object, staged_->results, std::move(streamed)));
 }
 
 }  // namespace fermata

@@ -5,10 +5,12 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "codegen_cpu/loaded_executable.h"
+#include "codegen_cpu/staged_columns.h"
 #include "dispatch/object_compiler.h"
 
 namespace fermata {
@@ -38,7 +40,8 @@ class ShippedExecutable final : public LoadedExecutable {
 
   const Kernel kernel_;
   const bool may_exchange_axes_;
-  bool streams_ = false, turns_ = false, joins_ = false, stages_ = false;
+  bool streams_ = false, turns_ = false, joins_ = false;
+  std::optional<StagedKernels> staged_;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Loaded>> variants_;
 };
