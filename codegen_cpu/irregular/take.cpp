@@ -67,47 +67,59 @@ bool take_once(const Rows& r, const PositionReader& positions, const TensorView&
   return all_inside.load();
 }
 
-/// Rows of a few elements at positions that are bytes, from a table with a row for each byte: none has to be widened,
-/// and to be looked at only where some byte is out of range. False where one is.
-template <class T, std::int64_t kInner>
+/// Rows of kRow bytes at positions that are bytes, from a table with a row for each byte: none has to be widened, and
+/// to be looked at only where some byte is out of range. False where one is.
+template <std::int64_t kRow>
 bool take_by_bytes(const Rows& r, const PositionReader& positions, const TensorView& x, const TensorView& out) {
-  constexpr std::int64_t kBytes = 256, kPassing = 16 / static_cast<std::int64_t>(sizeof(T));
+  constexpr std::int64_t kBytes = 256;
   // Rows of more than eight bytes are stored as sixteen, of which the next one replaces the rest.
-  constexpr bool kPasses = kInner < kPassing && 2 * kInner > kPassing;
-  constexpr std::int64_t kRow = kPasses ? kPassing : kInner;
-  alignas(64) T table[kBytes * kRow] = {};
+  constexpr bool kPasses = kRow > 8 && kRow < 16;
+  constexpr std::int64_t kStored = kPasses ? 16 : kRow;
+  alignas(64) char table[kBytes * kStored] = {};
   bool inside[kBytes], all_bytes = true;
+  const auto element = static_cast<std::int64_t>(byte_size(x.dtype));
+  const char* const from = static_cast<const char*>(x.data) + r.outer[0] * element;
   for (std::int64_t byte = 0; byte < kBytes; ++byte) {
     const std::int64_t at = positions.position_of(static_cast<std::uint8_t>(byte));
     inside[byte] = at >= 0, all_bytes = all_bytes && inside[byte];
-    if (inside[byte])
-      std::copy_n(static_cast<const T*>(x.data) + r.outer[0] + at * r.stride, kInner, table + byte * kRow);
+    if (inside[byte]) std::memcpy(table + byte * kStored, from + at * r.stride * element, kRow);
   }
   std::atomic<bool> all_inside{true};
-  parallel_for(0, r.shape.positions, 0.3 * static_cast<double>(kInner), [&](std::int64_t b, std::int64_t e) {
+  parallel_for(0, r.shape.positions, 0.3 * static_cast<double>(r.shape.inner), [&](std::int64_t b, std::int64_t e) {
     const std::uint8_t* const bytes = positions.bytes();
     if (!all_bytes) {
       bool here = true;
       for (std::int64_t i = b; i < e; ++i) here &= inside[bytes[i]];
       if (!here) return all_inside.store(false);
     }
-    T* to = static_cast<T*>(out.data) + b * kInner;
+    char* to = static_cast<char*>(out.data) + b * kRow;
     if constexpr (kPasses)
-      for (; b + 1 < e; ++b, to += kInner) std::memcpy(to, table + bytes[b] * kRow, sizeof(T) * kRow);
+      for (; b + 1 < e; ++b, to += kRow) std::memcpy(to, table + bytes[b] * kStored, kStored);
 #pragma GCC unroll 8
-    for (; b < e; ++b, to += kInner) std::memcpy(to, table + bytes[b] * kRow, sizeof(T) * kInner);
+    for (; b < e; ++b, to += kRow) std::memcpy(to, table + bytes[b] * kStored, kRow);
   });
   return all_inside.load();
 }
-template <class T>
+
+/// False where it does not pay, too: for rows of more than a few elements, or few positions.
 bool take_by_bytes(const Rows& r, const PositionReader& positions, const TensorView& x, const TensorView& out) {
   constexpr std::int64_t kFewPositions = 2048;  // take less than the table does
+  constexpr std::int64_t kFewElements = 4;
   if (positions.bytes() == nullptr || r.inner != nullptr || r.shape.positions < kFewPositions) return false;
-  switch (r.shape.inner) {
-    case 1: return take_by_bytes<T, 1>(r, positions, x, out);
-    case 2: return take_by_bytes<T, 2>(r, positions, x, out);
-    case 3: return take_by_bytes<T, 3>(r, positions, x, out);
-    case 4: return take_by_bytes<T, 4>(r, positions, x, out);
+  if (r.shape.inner > kFewElements) return false;
+  switch (r.shape.inner * static_cast<std::int64_t>(byte_size(x.dtype))) {
+    case 1: return take_by_bytes<1>(r, positions, x, out);
+    case 2: return take_by_bytes<2>(r, positions, x, out);
+    case 3: return take_by_bytes<3>(r, positions, x, out);
+    case 4: return take_by_bytes<4>(r, positions, x, out);
+    case 6: return take_by_bytes<6>(r, positions, x, out);
+    case 8: return take_by_bytes<8>(r, positions, x, out);
+    case 12: return take_by_bytes<12>(r, positions, x, out);
+    case 16: return take_by_bytes<16>(r, positions, x, out);
+    case 24: return take_by_bytes<24>(r, positions, x, out);
+    case 32: return take_by_bytes<32>(r, positions, x, out);
+    case 48: return take_by_bytes<48>(r, positions, x, out);
+    case 64: return take_by_bytes<64>(r, positions, x, out);
     default: return false;
   }
 }
@@ -115,7 +127,7 @@ bool take_by_bytes(const Rows& r, const PositionReader& positions, const TensorV
 template <class T> void take_all(const CallArgs& args, const Rows& r, const TensorView& x, const TensorView& out) {
   if (r.shape.outer == 1) {
     const PositionReader positions(args);
-    if (take_by_bytes<T>(r, positions, x, out) || take_once<T>(r, positions, x, out)) return;
+    if (take_by_bytes(r, positions, x, out) || take_once<T>(r, positions, x, out)) return;
   }
   const Positions positions = positions_of(args);
   const std::int64_t count = r.shape.positions;
