@@ -56,17 +56,20 @@ bool writes_once(const Copy& c) {
   return true;
 }
 
+/// Walks an axis in the opposite direction on both sides.
+void reverse(Copy& c, unsigned axis, std::size_t element_bytes) {
+  Axis& a = c.axes[axis];
+  const std::int64_t last = (a.size - 1) * static_cast<std::int64_t>(element_bytes);
+  c.to += last * a.to, c.from += last * a.from;
+  a.to = -a.to, a.from = -a.from;
+}
+
 /// Walks every axis of the target upwards, puts its axes in order of stride and merges those that follow each other.
 void simplify(Copy& c, std::size_t element_bytes) {
   c.ordered = !writes_once(c);
   if (!c.ordered) {
-    for (unsigned i = 0; i < c.rank; ++i) {
-      Axis& a = c.axes[i];
-      if (a.to >= 0) continue;
-      c.to += (a.size - 1) * a.to * static_cast<std::int64_t>(element_bytes);
-      c.from += (a.size - 1) * a.from * static_cast<std::int64_t>(element_bytes);
-      a.to = -a.to, a.from = -a.from;
-    }
+    for (unsigned i = 0; i < c.rank; ++i)
+      if (c.axes[i].to < 0) reverse(c, i, element_bytes);
     std::sort(c.axes.begin(), c.axes.begin() + c.rank, [](const Axis& a, const Axis& b) { return a.to > b.to; });
   }
   unsigned kept = 0;
@@ -393,8 +396,8 @@ template <class T> bool copy_through_tiles(Copy& c) {
 }
 
 /// Finds an axis along which the source is contiguous while it is not along the innermost of the target; moves it next
-/// to the innermost.
-bool transposes(Copy& c) {
+/// to the innermost, and walks it upwards in the source.
+template <class T> bool transposes(Copy& c) {
   if (c.ordered || c.rank < 2 || std::abs(c.inner().from) <= 1) return false;
   for (unsigned i = 0; i + 1 < c.rank; ++i) {
     if (std::abs(c.axes[i].from) != 1 || c.axes[i].size < 2) continue;
@@ -405,6 +408,7 @@ bool transposes(Copy& c) {
     if (lines.size * columns.size < kFewElements && longest_before(c, c.rank) != c.rank - 1) return false;
     if (columns.size <= kFewColumns && lines.to != columns.size) return false;
     move_to(c, i, c.rank - 2);
+    if (c.axes[c.rank - 2].from < 0) reverse(c, c.rank - 2, sizeof(T));
     return true;
   }
   return false;
@@ -465,7 +469,7 @@ template <class T> void run(Copy& c) {
   if (const unsigned axis = repeated_axis<T>(c); axis != c.rank) return copy_and_repeat<T>(c, axis);
   if constexpr (sizeof(T) <= 8)
     if (copy_through_tiles<T>(c)) return;
-  if (transposes(c))
+  if (transposes<T>(c))
     copy_blocks<T>(c);
   else if (!copy_repeated<T>(c) && !copy_many_short_rows<T>(c) && !copy_along_longest<T>(c))
     copy_runs<T>(c);

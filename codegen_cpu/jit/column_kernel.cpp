@@ -54,6 +54,7 @@ class ColumnKernel {
   /// Of the states of the reductions that a stage completes; the most of a stage.
   unsigned components(const KernelSchedule::Stage& stage) const;
   unsigned most_components() const;
+  bool has_few_instructions() const;
 
   Value* waiting(const ReductionState& state, unsigned vectors, Value* number) {
     const auto words = static_cast<std::int64_t>(state.components() * vectors * b_.lanes());
@@ -103,6 +104,15 @@ unsigned ColumnKernel::most_components() const {
   return most;
 }
 
+/// Whether columns that fill no group are worth smaller groups, in code for speed: each goes down all rows, and waits
+/// for its reduction at each of them.
+bool ColumnKernel::has_few_instructions() const {
+  constexpr unsigned kFewInstructions = 16;
+  unsigned count = 0;
+  for (const KernelSchedule::Stage& stage : e_.schedule.stages) count += e_.vector_count(stage) + components(stage);
+  return e_.affords(count, 0, kFewInstructions);
+}
+
 GroupPlan ColumnKernel::plan() const {
   // Later stages read the columns again: few of them at a time stay in the second cache.
   GroupPlan plan{e_.schedule.stages.size() > 1 ? 4u : 8u, b_.isa().masks};
@@ -129,9 +139,13 @@ std::vector<TurnedOperand> ColumnKernel::turned_operands() const {
 }
 
 void ColumnKernel::emit() {
+  const bool halves = !groups_.masked && has_few_instructions();
   e_.rows([&](const Values& addresses, Environment& env) {
-    e_.columns(e_.column_begin, e_.column_end, groups_,
-               [&](const Span& span, unsigned count) { columns(addresses, env, span, count); });
+    const auto group = [&](const Span& span, unsigned vectors) { columns(addresses, env, span, vectors); };
+    GroupPlan plan = groups_;
+    Value* begin = e_.column_begin;
+    for (; halves && plan.width > 2; plan.width /= 2) begin = e_.whole_columns(begin, e_.column_end, plan.width, group);
+    e_.columns(begin, e_.column_end, plan, group);
   });
 }
 

@@ -160,17 +160,20 @@ void Emission::columns_between_edges(const KernelSchedule::Stage& stage, const E
   });
 }
 
+Value* Emission::whole_columns(Value* begin, Value* end, unsigned width,
+                               llvm::function_ref<void(const Span& span, unsigned width)> body, bool aligned) {
+  const std::int64_t step = std::int64_t{b.lanes()} * width;
+  Value* const whole = b.CreateAdd(begin, b.CreateAnd(b.CreateSub(end, begin), b.i64(-step)));
+  b.loop(begin, whole, step, {}, [&](Value* index, const Values&) {
+    body({.index = index, .aligned = aligned}, width);
+    return Values{};
+  });
+  return whole;
+}
+
 void Emission::columns(Value* begin, Value* end, GroupPlan plan,
                        llvm::function_ref<void(const Span& span, unsigned width)> body, bool aligned) {
-  const std::int64_t step = std::int64_t{b.lanes()} * plan.width;
-  Value* whole = begin;
-  if (!plan.masked) {
-    whole = b.CreateAdd(begin, b.CreateAnd(b.CreateSub(end, begin), b.i64(-step)));
-    b.loop(begin, whole, step, {}, [&](Value* index, const Values&) {
-      body({.index = index, .aligned = aligned}, plan.width);
-      return Values{};
-    });
-  }
+  Value* const whole = plan.masked ? begin : whole_columns(begin, end, plan.width, body, aligned);
   const unsigned width = plan.masked ? plan.width : 1;
   b.loop(whole, end, std::int64_t{b.lanes()} * width, {}, [&](Value* index, const Values&) {
     body(partial_span(index, b.CreateSub(end, index), width), width);

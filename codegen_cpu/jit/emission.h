@@ -72,6 +72,9 @@ struct Emission {
   /// Cuts [begin, end) of the vector axis into groups.
   void columns(Value* begin, Value* end, GroupPlan plan,
                llvm::function_ref<void(const Span& span, unsigned width)> body, bool aligned = false);
+  /// The part of [begin, end) that groups of `width` vectors, a power of two, fill. Returns its end.
+  Value* whole_columns(Value* begin, Value* end, unsigned width,
+                       llvm::function_ref<void(const Span& span, unsigned width)> body, bool aligned = false);
   bool cuts_at_edges(const KernelSchedule::Stage& stage, GroupPlan plan) const;
   void columns_between_edges(const KernelSchedule::Stage& stage, const Environment& env, const Values& addresses,
                              Value* begin, Value* end, unsigned width,

@@ -177,6 +177,25 @@ TEST_P(LargeMoves, TransposesOfEverySizeOfElement) {
   set_stream_threshold(before);
 }
 
+TEST_P(LargeMoves, TransposesOfReversedAxes) {
+  for (const DType t : {DType::i8, DType::bf16, DType::f32, DType::f64, DType::c128})
+    for (const Shape& sizes : {Shape{70, 131}, Shape{256, 1024}, Shape{5, 33, 48}}) {
+      const Tensor real_x = numbers(sizes, is_complex(t) ? DType::f64 : t);
+      const Tensor turned = copy(transpose(real_x.astype(t))).sync();
+      const auto rank = static_cast<std::int64_t>(sizes.rank());
+      for (std::int64_t axis = 0; axis <= rank; ++axis) {  // the last one: all of them
+        Tensor wanted = turned;
+        std::vector<std::int64_t> axes;
+        for (std::int64_t i = 0; i < rank; ++i)
+          if (axis == i || axis == rank)
+            wanted = take(wanted, arange(wanted.size(i) - 1, -1, -1), i), axes.push_back(i);
+        const Tensor x = copy(transpose(turned)).sync();
+        EXPECT_EQ(bytes_of(same_everywhere([&] { return copy(flip(transpose(x), axes)); })), bytes_of(wanted))
+            << to_string(t, sizes) << axis;
+      }
+    }
+}
+
 TEST_P(LargeMoves, RowsAtPositionsThatAreBytes) {
   for (const DType t : {DType::u8, DType::f16, DType::f32, DType::f64, DType::c128})
     for (const std::int64_t size : {100, 256, 300})
