@@ -225,7 +225,7 @@ bool can_join_rows(const Kernel& kernel, const KernelLaunch& launch) {
 
 bool has_rows_to_join(const Kernel& kernel, const KernelLaunch& launch) {
   constexpr std::size_t kFewPrimitives = 12;
-  constexpr std::int64_t kLeastRowBytes = 16, kFewestBytes = 3;
+  constexpr std::int64_t kLeastRowBytes = 16, kFewestElements = 3;
   const std::int64_t columns = launch.sizes[kernel.rank - 1u];
   const bool is_long = kernel.program.size() > kFewPrimitives;
   if (launch.sizes[innermost_rows(kernel, launch)] < kFewestRows) return false;
@@ -235,9 +235,11 @@ bool has_rows_to_join(const Kernel& kernel, const KernelLaunch& launch) {
     least = std::min(least, bytes), most = std::max(most, bytes);
   }
   // Bytes fill the least of a vector, and take longest to be turned.
-  if (most == columns) return columns >= kFewestBytes && columns < kLongestJoinedRow && can_join_rows(kernel, launch);
+  if (most == columns)
+    return columns >= kFewestElements && columns < kLongestJoinedRow && can_join_rows(kernel, launch);
   if (columns > (is_long ? kLongestJoinedRow : kLongestJoinedRowOfFew)) return false;
-  if (least < kLeastRowBytes) return false;
+  const bool is_narrow = least < kLeastRowBytes;
+  if (is_narrow && columns < kFewestElements) return false;
   // What is computed only from single elements and one row is better turned (turned_rows.h), or left as it is, unless
   // rows are too long for that, and much is computed in vectors that they do not fill.
   const bool reads_rows = std::ranges::any_of(kernel.program.instrs(), [&](const Instr& i) {
