@@ -148,11 +148,15 @@ class Fuser {
   /// What only moves elements is done better by a call, which copies whole rows.
   void call_what_stayed_alone() {
     for (Group& group : p_.groups) {
-      if (!group.alive || group.members.size() != 1 || !picks_elements(g_.nodes[group.members[0]].op)) continue;
+      if (!group.alive || group.members.size() != 1 || !only_moves_elements(g_.nodes[group.members[0]].op)) continue;
       p_.group_of[group.members[0]] = -1;
       p_.choices[group.members[0]].form = Form::call;
       group.members.clear(), group.inlined.clear(), group.alive = false;
     }
+  }
+
+  bool only_moves_elements(Op op) const {
+    return picks_elements(op) || (op == Op::copy && p_.capabilities.rows_in_vectors);
   }
 
   static std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
