@@ -1,6 +1,8 @@
 // index_add: rows added to x at given positions, in order of positions for every element (rows_by_target.h).
 #include <type_traits>
 
+#include "codegen_cpu/eager/eager.h"
+#include "codegen_cpu/irregular/added_rows.h"
 #include "codegen_cpu/irregular/dense_elements.h"
 #include "codegen_cpu/irregular/irregular.h"
 #include "codegen_cpu/irregular/positions.h"
@@ -9,26 +11,27 @@
 namespace fermata {
 namespace {
 
-/// In units of elements; `source` is dense: [outer, positions, inner]. Integers are added as unsigned, so they wrap.
-template <class T> struct Sums {
-  static constexpr std::int64_t kLine = 64 / sizeof(T);
-  GatherShape shape;
-  const std::int64_t* positions;
-  T* out;
-  const T* source;
+const AddRowsTable& add_rows_table() {
+#if defined(__x86_64__)
+  static const AddRowsTable& best = eager::instruction_set() == "avx512" ? kAddRowsAvx512
+                                    : eager::instruction_set() == "avx2" ? kAddRowsAvx2
+                                                                         : kAddRowsBaseline;
+  return best;
+#else
+  return kAddRowsBaseline;
+#endif
+}
+
+template <class T> struct Sums : AddedRows<T> {
+  std::int64_t outer;
 
   /// kWidth: the elements of a row where it is known to be short, so that the loop over it is no loop; or 0.
   template <int kWidth>
-  void add(std::int64_t outer, std::int64_t i, std::int64_t ahead, std::int64_t begin, std::int64_t end) const {
-    T* const to = out + (outer * shape.size + positions[i]) * shape.inner;
-    const T* const from = source + (outer * shape.positions + i) * shape.inner;
-    if (ahead >= 0) {  // rows lie anywhere
-      const T* const next = out + (outer * shape.size + positions[ahead]) * shape.inner;
-      if constexpr (kWidth != 0)
-        __builtin_prefetch(next, 1);
-      else
-        for (std::int64_t j = begin; j < end; j += kLine) __builtin_prefetch(next + j, 1);
-    }
+  void add(std::int64_t o, std::int64_t i, std::int64_t ahead, std::int64_t begin, std::int64_t end) const {
+    T* const to = this->out + (o * this->size + this->positions[i]) * this->inner;
+    const T* const from = this->source + (o * this->count + i) * this->inner;
+    if (ahead >= 0)  // rows lie anywhere
+      __builtin_prefetch(this->out + (o * this->size + this->positions[ahead]) * this->inner + begin, 1);
     if constexpr (kWidth != 0) {
       T sums[kWidth];
       for (int j = 0; j < kWidth; ++j) sums[j] = static_cast<T>(to[j] + from[j]);
@@ -37,43 +40,54 @@ template <class T> struct Sums {
       for (std::int64_t j = begin; j < end; ++j) to[j] = static_cast<T>(to[j] + from[j]);
     }
   }
+  TargetRows rows() const {
+    return {.outer = outer,
+            .size = this->size,
+            .inner = this->inner,
+            .count = this->count,
+            .positions = this->positions,
+            .shared = true,
+            .element_bytes = sizeof(T)};
+  }
   template <int kWidth> void run_with() const {
-    for_rows_by_target({.outer = shape.outer,
-                        .size = shape.size,
-                        .inner = shape.inner,
-                        .count = shape.positions,
-                        .positions = positions,
-                        .shared = true,
-                        .element_bytes = sizeof(T)},
-                       0.3, [this](std::int64_t o, std::int64_t i, std::int64_t ahead, std::int64_t b, std::int64_t e) {
-                         add<kWidth>(o, i, ahead, b, e);
-                       });
+    for_rows_by_target(rows(), kNsPerElement,
+                       [this](std::int64_t o, std::int64_t i, std::int64_t ahead, std::int64_t begin,
+                              std::int64_t end) { add<kWidth>(o, i, ahead, begin, end); });
   }
   void run() const {  // rows this short are never split
-    switch (shape.inner) {
-      case 1: return run_with<1>();
-      case 2: return run_with<2>();
-      case 3: return run_with<3>();
-      case 4: return run_with<4>();
-      case 8: return run_with<8>();
-      case 16: return run_with<16>();
-      default: return run_with<0>();
+    if (this->inner == 1) return run_with<1>();
+    if constexpr (std::is_base_of_v<AddRows<T>, AddRowsTable>) {
+      switch (this->inner) {
+        case 2: return run_with<2>();
+        case 3: return run_with<3>();
+        case 4: return run_with<4>();
+        default: break;
+      }
+      const auto add_rows = static_cast<const AddRows<T>&>(add_rows_table()).add;
+      for_ranges_by_target(rows(), kNsPerElement, [&](const TargetRange& range) { add_rows(*this, range); });
+    } else {
+      run_with<0>();
     }
   }
+  static constexpr double kNsPerElement = 0.3;
 };
+
+template <class T> void add_all(const GatherShape& shape, const std::int64_t* positions, T* out, const T* source) {
+  Sums<T>{{out, source, positions, shape.size, shape.positions, shape.inner}, shape.outer}.run();
+}
 
 template <class T> void index_add(const CallArgs& args, const std::int64_t* positions) {
   const TensorView &x = args.inputs[0], &source = args.inputs[2], &out = args.outputs[0];
   const DenseElements from(source);
   if (out.data != x.data) copy_elements(out, x);
-  Sums<T>{gather_shape(args), positions, static_cast<T*>(out.data), static_cast<const T*>(from.data())}.run();
+  add_all(gather_shape(args), positions, static_cast<T*>(out.data), static_cast<const T*>(from.data()));
 }
 
 /// Sums in a separate f32 buffer, rounded once at the end.
 void index_add_half(const CallArgs& args, const std::int64_t* positions) {
   const TensorView &x = args.inputs[0], &source = args.inputs[2], &out = args.outputs[0];
   const Scratch<float> sums = widened_elements(x), wide_source = widened_elements(source);
-  Sums<float>{gather_shape(args), positions, sums.data(), wide_source.data()}.run();
+  add_all<float>(gather_shape(args), positions, sums.data(), wide_source.data());
   narrow(x.dtype, sums.data(), out.data, sums.size());
 }
 

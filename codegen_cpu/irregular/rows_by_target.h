@@ -33,17 +33,22 @@ struct TargetRange {
 
 void for_ranges_by_target(const TargetRows& rows, double ns_per_element, FunctionRef<void(const TargetRange&)> body);
 
+/// How many positions ahead a row of the result is asked for, unless all rows of an outer place are near: in the
+/// second-level cache.
+inline constexpr std::int64_t kRowsAhead = 8, kNearBytes = 1 << 18;
+
 /// Calls row(o, i, ahead, begin, end) for columns [begin, end) of each position i of each outer place o; `ahead` is
 /// the position that comes some calls later, for prefetching, or -1.
 template <class Row> void for_rows_by_target(const TargetRows& rows, double ns_per_element, Row row) {
+  const bool is_near = rows.size * rows.inner * rows.element_bytes <= kNearBytes;
   for_ranges_by_target(rows, ns_per_element, [&](const TargetRange& r) {
-    constexpr std::int64_t kAhead = 8;
+    const std::int64_t known = is_near ? 0 : r.count - kRowsAhead;
     if (r.order == nullptr)
       for (std::int64_t at = r.first; at < r.last; ++at)
-        row(r.outer, at, at + kAhead < r.count ? at + kAhead : -1, r.begin, r.end);
+        row(r.outer, at, at < known ? at + kRowsAhead : -1, r.begin, r.end);
     else
       for (std::int64_t at = r.first; at < r.last; ++at)
-        row(r.outer, r.order[at], at + kAhead < r.count ? r.order[at + kAhead] : -1, r.begin, r.end);
+        row(r.outer, r.order[at], at < known ? r.order[at + kRowsAhead] : -1, r.begin, r.end);
   });
 }
 

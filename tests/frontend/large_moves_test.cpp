@@ -136,6 +136,26 @@ TEST_P(LargeMoves, RowsAreAddedInOrder) {
   }
 }
 
+/// Rows near each other and far, of every width that has a loop of its own; sums of integers are exact in any dtype.
+TEST_P(LargeMoves, RowsOfAnyWidthAreAdded) {
+  for (const std::int64_t width : {2, 4, 7, 8, 16, 45, 130})
+    for (const std::int64_t targets : {40, 9000}) {
+      const std::int64_t rows = 200'000 / (width + 10);
+      const Tensor index = positions(targets, {rows});
+      const Tensor x = round(numbers({rows, width})), start = round(numbers({targets, width}));
+      sync({x, start});
+      const Tensor wanted = scatter_add(start.astype(DType::f64),
+                                        broadcast_to(reshape(index, {rows, 1}), {rows, width}), x.astype(DType::f64));
+      for (const DType t : {DType::i8, DType::i16, DType::i32, DType::i64, DType::f32, DType::f64, DType::c64}) {
+        const Tensor from = x.astype(t), to = start.astype(t);
+        sync({from, to});
+        const Tensor sums = same_everywhere([&] { return index_add(to, index, from); });
+        const Tensor expected = byte_size(t) == 1 ? wanted.astype(DType::i64).astype(t) : wanted.astype(t);
+        EXPECT_EQ(bytes_of(sums), bytes_of(expected)) << name(t) << " " << width << " " << targets;
+      }
+    }
+}
+
 TEST_P(LargeMoves, LongLinesAreScannedByBlocks) {
   for (const DType t : {DType::f32, DType::bf16, DType::i32, DType::c64})
     for (const Shape& sizes : {Shape{70'001}, Shape{3, 9000}, Shape{2, 1300, 70}, Shape{1030, 3}})
