@@ -361,6 +361,21 @@ std::vector<Case> user_kinds() {
          [](const Tensors& in) {
            return fm::copy(fm::permute(in[0], {2, 1, 0}));
          }),
+      of("columns_over_norm_1024x1024", {{1024, 1024}},
+         [](const Tensors& in) { return in[0] / fm::sqrt(fm::sum(fm::square(in[0]), 0, true)); }),
+      of("quarter_turn_2048x2048", {{2048, 2048}},
+         [](const Tensors& in) { return fm::copy(fm::flip(in[0].mT(), {0})); }),
+      of("max_middle_256x256x64", {{256, 256, 64}}, [](const Tensors& in) { return fm::max(in[0], 1); }),
+      of("enlarge_1024x1024", {{1024, 1024}},
+         [](const Tensors& in) { return fm::repeat(fm::repeat(in[0], 2, 0), 2, 1); }),
+      with(
+          "segment_sums_65536x32",
+          [] {
+            return Tensors{integers(1, 0, 64, {65536}, DType::i64), normal(2, {65536, 32})};
+          },
+          [](const Tensors& in) {
+            return fm::index_add(fm::zeros({64, 32}), in[0], in[1]);
+          }),
       with(
           "tone_curve_6M",
           [] {

@@ -116,6 +116,21 @@ class UserKinds:
     def reversed_axes(self, x):
         return self.dense(x.swapaxes(0, 2))
 
+    def columns_over_norm(self, x):
+        return x / self.xp.sqrt((x * x).sum(0))
+
+    def quarter_turn(self, x):
+        return self.dense(self.xp.flip(x.T, (0,)))
+
+    def enlarge(self, x):
+        return self.twice(self.twice(x, 0), 1)
+
+    def twice(self, x, axis):
+        return self.xp.repeat(x, 2, axis)
+
+    def segment_sums(self, at, x):
+        return self.segment_sum(x, at, 64)
+
     def tone_curve(self, table, at):
         return table[self.whole(at)]
 
@@ -429,6 +444,9 @@ class TorchUserKinds(UserKinds):
     def repeat(self, x):
         return self.torch.repeat_interleave(x, 3, 1)
 
+    def twice(self, x, axis):
+        return self.torch.repeat_interleave(x, 2, axis)
+
     def masked_mean(self, x):
         mask = x > 0.3
         return self.torch.where(mask, x, 0).sum(1) / mask.sum(1)
@@ -629,6 +647,8 @@ ROWS = ["group_means_400K", "one_hot_70Kx45", "embedding_gradient_20Kx48", "cros
         "gray_u8_900x1100x4", "lengths_600Kx3", "angles_130Kx10", "limit_u8_800Kx5",
         "life_1500x1500", "shortest_paths_240", "hsv_700Kx3", "rotary_4x400x12x64",
         "turned_i16_2048", "reversed_axes_8x128x1024", "tone_curve_6M", "palette_900K",
+        "columns_over_norm_1024x1024", "quarter_turn_2048x2048", "max_middle_256x256x64", "enlarge_1024x1024",
+        "segment_sums_65536x32",
         "julia_300K", "phase_shift_80x1009", "fft2_odd_8x135x147", "rfft_300K", "solve_40Kx3x3", "inv_9Kx7x7",
         "quadratic_forms_50Kx7", "matvec_6000x30x30", "small_products_20Kx6x5", "sum_of_outer_60Kx11",
         "covariances_700x60x9", "wave_6_steps_60x70x80", "ragged_40_parts", "mean_of_views_90x200x330",

@@ -56,7 +56,7 @@ template <class T> struct Sums : AddedRows<T> {
   }
   void run() const {  // rows this short are never split
     if (this->inner == 1) return run_with<1>();
-    if constexpr (std::is_base_of_v<AddRows<T>, AddRowsTable>) {
+    if constexpr (kHasVectors) {
       switch (this->inner) {
         case 2: return run_with<2>();
         case 3: return run_with<3>();
@@ -69,7 +69,8 @@ template <class T> struct Sums : AddedRows<T> {
       run_with<0>();
     }
   }
-  static constexpr double kNsPerElement = 0.3;
+  static constexpr bool kHasVectors = std::is_base_of_v<AddRows<T>, AddRowsTable>;
+  static constexpr double kNsPerElement = kHasVectors ? 0.015 * sizeof(T) : 0.3;
 };
 
 template <class T> void add_all(const GatherShape& shape, const std::int64_t* positions, T* out, const T* source) {

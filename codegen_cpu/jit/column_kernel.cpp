@@ -16,6 +16,10 @@ constexpr unsigned kMostTurnedLanes = 32, kMostTurnedStates = 128;
 /// most so many columns: their cache lines are read side by side, and stay in the L1 cache until the next steps.
 constexpr std::int64_t kTileSteps = 16, kMostTileColumns = 64;
 
+/// Columns that fill no group are reduced in smaller ones, since each group goes down all rows, and waits for its
+/// reduction at each of them: halves of a group in short code for speed, else masked groups of so many vectors.
+constexpr unsigned kLeftWidth = 4;
+
 /// No processor foresees lines so far from each other.
 constexpr std::int64_t kStepsAhead = 8;
 
@@ -104,13 +108,11 @@ unsigned ColumnKernel::most_components() const {
   return most;
 }
 
-/// Whether columns that fill no group are worth smaller groups, in code for speed: each goes down all rows, and waits
-/// for its reduction at each of them.
 bool ColumnKernel::has_few_instructions() const {
   constexpr unsigned kFewInstructions = 16;
   unsigned count = 0;
   for (const KernelSchedule::Stage& stage : e_.schedule.stages) count += e_.vector_count(stage) + components(stage);
-  return e_.affords(count, 0, kFewInstructions);
+  return count <= kFewInstructions;
 }
 
 GroupPlan ColumnKernel::plan() const {
@@ -139,12 +141,15 @@ std::vector<TurnedOperand> ColumnKernel::turned_operands() const {
 }
 
 void ColumnKernel::emit() {
-  const bool halves = !groups_.masked && has_few_instructions();
   e_.rows([&](const Values& addresses, Environment& env) {
     const auto group = [&](const Span& span, unsigned vectors) { columns(addresses, env, span, vectors); };
-    GroupPlan plan = groups_;
     Value* begin = e_.column_begin;
-    for (; halves && plan.width > 2; plan.width /= 2) begin = e_.whole_columns(begin, e_.column_end, plan.width, group);
+    const auto whole = [&](unsigned width) { begin = e_.whole_columns(begin, e_.column_end, width, group); };
+    GroupPlan plan = groups_;
+    if (!plan.masked && e_.wide && has_few_instructions())
+      for (; plan.width > 2; plan.width /= 2) whole(plan.width);
+    else if (!plan.masked && !e_.wide && b_.isa().masks && plan.width > kLeftWidth)
+      whole(plan.width), plan = {kLeftWidth, true};
     e_.columns(begin, e_.column_end, plan, group);
   });
 }
