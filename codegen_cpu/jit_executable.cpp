@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "codegen_cpu/arranged_operands.h"
 #include "codegen_cpu/exchanged_axes.h"
 #include "codegen_cpu/jit_compiler.h"
 #include "codegen_cpu/joined_rows.h"
@@ -41,6 +42,7 @@ class VariableExecutable final : public LoadedExecutable {
         joined_(joined_kernel(kernel)),
         staged_(staged_kernels(kernel)),
         may_exchange_axes_(may_exchange_axes(kernel)),
+        may_lie_across_(accesses_to_arrange(kernel)),
         is_wide_(code == Code::narrowed_wide),
         may_narrow_(code == Code::quick && may_narrow(kernel)),
         target_(target),
@@ -51,9 +53,17 @@ class VariableExecutable final : public LoadedExecutable {
     launch_exchanged(kernel_, launch, [this](const KernelLaunch& exchanged) { LoadedExecutable::launch(exchanged); });
   }
 
+  void arranged(const KernelLaunch& launch, FunctionRef<void(const KernelLaunch&)> run) const override {
+    const AccessSet across = may_lie_across_ != 0 ? accesses_across(kernel_, may_lie_across_, launch) : 0;
+    if (across == 0 || arranged_for(across, points_of(launch)) == nullptr) return run(launch);
+    run_arranged(kernel_, across, launch, run);
+  }
+
   const Executable& variant_for(const KernelLaunch& launch, bool may_stream) const override {
-    std::int64_t points = 1;
-    for (unsigned axis = 0; axis < kernel_.rank; ++axis) points *= launch.sizes[axis];
+    const std::int64_t points = points_of(launch);
+    if (may_lie_across_ != 0)
+      if (const Executable* const arranged = arranged_for(accesses_in_order(kernel_, may_lie_across_, launch), 0))
+        return arranged->variant_for(launch, may_stream);
     if (may_narrow_)
       if (const Executable* const narrowed = narrowed_for(launch, points, may_stream)) return *narrowed;
     if (joined_ && has_rows_to_join(kernel_, launch)) {
@@ -91,6 +101,27 @@ class VariableExecutable final : public LoadedExecutable {
     const auto [at, is_new] = variants_->ready.try_emplace(wanted);
     if (is_new) variants_->keep(wanted, found_or_started(wanted));
     return at->second != nullptr ? *at->second : *this;
+  }
+
+  std::int64_t points_of(const KernelLaunch& launch) const {
+    std::int64_t points = 1;
+    for (unsigned axis = 0; axis < kernel_.rank; ++axis) points *= launch.sizes[axis];
+    return points;
+  }
+
+  /// Code for operands in order; null where there is none, or not yet. It is compiled once launches had points enough
+  /// to save its time.
+  const Executable* arranged_for(AccessSet accesses, std::int64_t points) const {
+    constexpr std::int64_t kEnough = std::int64_t{1} << 20;  // each saves a nanosecond or more
+    if (accesses == 0) return nullptr;
+    const JitVariant wanted{.wide = true, .arranged = accesses};
+    const std::lock_guard lock(variants_->mutex);
+    if (const auto at = variants_->ready.find(wanted); at != variants_->ready.end()) return at->second.get();
+    if (points == 0) return nullptr;
+    points_across_ += points;
+    if (points_across_ < kEnough && !is_warming_up) return nullptr;
+    variants_->keep(wanted, found_or_started(wanted));
+    return variants_->ready[wanted].get();
   }
 
   /// Code for a kernel with some numbers. Without an executable it is being compiled, or there is none.
@@ -221,6 +252,7 @@ class VariableExecutable final : public LoadedExecutable {
   /// Code that is on the disk; else null, and compiling begins in the background: the bits are the same meanwhile.
   std::shared_ptr<const Executable> found_or_started(const JitVariant& wanted) const {
     if (wanted.staged) return staged_or_started();
+    if (wanted.arranged != 0) return arranged_or_started(wanted.arranged);
     JitCompiler& compiler = JitCompiler::instance();
     const Kernel& kernel = wanted.turned ? *turned_ : wanted.joined ? *joined_ : kernel_;
     if (!target_.empty() || thread_count() == 1)
@@ -263,6 +295,26 @@ class VariableExecutable final : public LoadedExecutable {
     } catch (const std::exception&) { return nullptr; }
   }
 
+  std::shared_ptr<const Executable> arranged_or_started(AccessSet accesses) const {
+    const std::string name = name_ + "_arranged";
+    Kernel kernel = arranged_kernel(kernel_, accesses);
+    if (!target_.empty() || thread_count() == 1) return arranged_code(kernel, name, target_);
+    if (!JitCompiler::instance().load()) return nullptr;
+    run_in_background([variants = variants_, accesses, kernel = std::move(kernel), name] {
+      auto made = arranged_code(kernel, name, {});
+      const std::lock_guard lock(variants->mutex);
+      variants->keep({.wide = true, .arranged = accesses}, std::move(made));
+    });
+    return nullptr;
+  }
+  static std::shared_ptr<const Executable> arranged_code(const Kernel& kernel, const std::string& name,
+                                                         const std::string& target) {
+    try {
+      const KernelNameScope scope(name);
+      return variable_executable(object_of(kernel, {}, target), kernel, target);
+    } catch (const std::exception&) { return nullptr; }
+  }
+
   static std::shared_ptr<const Executable> of_kernel(const Kernel& kernel, const JitVariant& variant,
                                                      std::shared_ptr<const Executable> made) {
     if (made == nullptr) return nullptr;
@@ -300,17 +352,20 @@ class VariableExecutable final : public LoadedExecutable {
     std::vector<std::unique_ptr<Narrowed>> narrowed_entries;
     void keep(const JitVariant& variant, std::shared_ptr<const Executable> made) {
       auto& first = variant.turned ? turned : variant.joined ? joined : variant.staged ? staged : wide;
-      if (variant.streamed == 0) first.store(made.get(), std::memory_order_release);
+      if (variant.streamed == 0 && variant.arranged == 0) first.store(made.get(), std::memory_order_release);
       ready[variant] = std::move(made);
     }
   };
   const Kernel kernel_;
   const std::optional<Kernel> turned_, joined_;
   const std::optional<StagedKernels> staged_;
-  const bool may_exchange_axes_, is_wide_, may_narrow_;
+  const bool may_exchange_axes_;
+  const AccessSet may_lie_across_;
+  const bool is_wide_, may_narrow_;
   const std::string target_, name_;
   const std::shared_ptr<Variants> variants_ = std::make_shared<Variants>();
   mutable std::atomic<std::int64_t> work_{0};  // operations so far
+  mutable std::int64_t points_across_ = 0;     // under the mutex
   mutable std::atomic<std::uint64_t> last_numbers_{0};
   mutable std::atomic<std::uint32_t> times_{0};  // of large launches in a row that had the same numbers
 };

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "ir/kernel.h"
+#include "runtime/function_ref.h"
 #include "runtime/tensor_view.h"
 
 namespace fermata {
@@ -38,6 +39,9 @@ class Executable {
   /// faster for hot kernels, or that uses non-temporal stores if it `may_stream`. Computes the same bits. Lives as long
   /// as this one.
   virtual const Executable& variant_for(const KernelLaunch&, bool /*may_stream*/ = true) const { return *this; }
+  /// Calls `run` with a launch that gives the same results, before it is split into ranges: this one, or one whose
+  /// operands were copied to where they are read faster.
+  virtual void arranged(const KernelLaunch& launch, FunctionRef<void(const KernelLaunch&)> run) const { run(launch); }
   /// Row kernels of a single stage whose reductions feed row values only can run as blocks: partial(l) reduces blocks
   /// [column_begin, column_end) (numbered by kReductionBlock) of one row (row_begin) into l.partials, one state of
   /// state_bytes() per block; finish(l) merges all blocks of that row and does the row's values and stores. Together

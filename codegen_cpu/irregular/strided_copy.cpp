@@ -305,11 +305,10 @@ template <class T> bool copy_along_longest(Copy& c) {
   return true;
 }
 
-/// Whether cache lines of a transposed plane meet in few places of the caches: what is written there would soon be
-/// pushed out to make room for other lines, which are read first for that. Wide elements fill lines faster.
-template <class T> bool lines_meet(std::int64_t to_line, std::int64_t from_line) {
-  constexpr std::int64_t kApart = 1024 / static_cast<std::int64_t>(sizeof(T));
-  return sizeof(T) >= 4 && (to_line % kApart == 0 || from_line % kApart == 0);
+/// Whether cache lines of a target meet in few places of the caches: what is written there would soon be pushed out to
+/// make room for other lines, which are read first for that. Wide elements fill lines faster.
+template <class T> bool lines_meet(std::int64_t to_line) {
+  return sizeof(T) >= 4 && to_line * static_cast<std::int64_t>(sizeof(T)) % 1024 == 0;
 }
 constexpr std::int64_t kLeastStreamed = 1 << 19;  // bytes that meet
 
@@ -325,7 +324,7 @@ template <class T> void copy_blocks(const Copy& c) {
   const std::int64_t part = parts > 1 ? kPart : b.size;
   const bool turns = sizeof(T) <= 8 && a.from == 1 && b.to == 1;
   const std::int64_t bytes = planes * a.size * b.size * static_cast<std::int64_t>(sizeof(T));
-  const bool streams = bytes >= stream_threshold() / 2 || (bytes >= kLeastStreamed && lines_meet<T>(a.to, b.from));
+  const bool streams = bytes >= stream_threshold() || (bytes >= kLeastStreamed && lines_meet<T>(a.to));
   const double ns = static_cast<double>(std::min(a.size, kStrip) * part) *
                     (turns ? kNsPerTurnedByte * sizeof(T) : kNsPerScatteredElement);
   parallel_for(0, planes * strips * parts, ns, [&](std::int64_t first, std::int64_t last) {

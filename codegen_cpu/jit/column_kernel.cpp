@@ -16,10 +16,6 @@ constexpr unsigned kMostTurnedLanes = 32, kMostTurnedStates = 128;
 /// most so many columns: their cache lines are read side by side, and stay in the L1 cache until the next steps.
 constexpr std::int64_t kTileSteps = 16, kMostTileColumns = 64;
 
-/// Columns that fill no group are reduced in smaller ones, since each group goes down all rows, and waits for its
-/// reduction at each of them: halves of a group in short code for speed, else masked groups of so many vectors.
-constexpr unsigned kLeftWidth = 4;
-
 /// No processor foresees lines so far from each other.
 constexpr std::int64_t kStepsAhead = 8;
 
@@ -108,11 +104,13 @@ unsigned ColumnKernel::most_components() const {
   return most;
 }
 
+/// Columns that fill no group are worth smaller ones in short code: each group goes down all rows, and waits for its
+/// reduction at each of them.
 bool ColumnKernel::has_few_instructions() const {
-  constexpr unsigned kFewInstructions = 16;
+  constexpr unsigned kFewInstructions = 4, kMostInstructions = 16;
   unsigned count = 0;
   for (const KernelSchedule::Stage& stage : e_.schedule.stages) count += e_.vector_count(stage) + components(stage);
-  return count <= kFewInstructions;
+  return e_.affords(count, kFewInstructions, kMostInstructions);
 }
 
 GroupPlan ColumnKernel::plan() const {
@@ -146,10 +144,9 @@ void ColumnKernel::emit() {
     Value* begin = e_.column_begin;
     const auto whole = [&](unsigned width) { begin = e_.whole_columns(begin, e_.column_end, width, group); };
     GroupPlan plan = groups_;
-    if (!plan.masked && e_.wide && has_few_instructions())
-      for (; plan.width > 2; plan.width /= 2) whole(plan.width);
-    else if (!plan.masked && !e_.wide && b_.isa().masks && plan.width > kLeftWidth)
-      whole(plan.width), plan = {kLeftWidth, true};
+    const unsigned least = e_.wide ? 2 : 4;
+    if (!plan.masked && has_few_instructions())
+      for (; plan.width > least; plan.width /= 2) whole(plan.width);
     e_.columns(begin, e_.column_end, plan, group);
   });
 }

@@ -256,6 +256,10 @@ void BoundKernel::run_whole(Run& run, const KernelLaunch& whole) const {
     JoinedRows rows(*step_, sizes_, strides_, whole);
     if (rows.can_join()) return rows.run(rows_, ns_ / static_cast<double>(rows_));
   }
+  step_->executable->arranged(whole, [this](const KernelLaunch& arranged) { run_arranged(arranged); });
+}
+
+void BoundKernel::run_arranged(const KernelLaunch& whole) const {
   if (ns_ < 2 * kSerialNanoseconds) return step_->executable->variant_for(whole).launch(whole);
   const bool row_kernel = (step_->reduced >> (sizes_.size() - 1) & 1) != 0;
   if (row_kernel && rows_ < 4 * thread_count() && step_->executable->can_split() && blocks_of_row() >= 4)

@@ -121,6 +121,7 @@ class BoundKernel {
   };
   bool steps_evenly(std::size_t outer, std::size_t inner) const;
   void run_whole(Run& run, const KernelLaunch& whole) const;
+  void run_arranged(const KernelLaunch& whole) const;
   void run_in_ranges(const KernelLaunch& whole) const;
   std::int64_t blocks_of_row() const;
   void run_in_blocks(KernelLaunch launch) const;
