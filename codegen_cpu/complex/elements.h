@@ -16,9 +16,10 @@
 namespace fermata {
 
 /// The offsets of the elements of `N` operands for one element of the result, advanced together.
-template <std::size_t N> class Offsets {
+template <std::size_t N> class ElementOffsets {
  public:
-  Offsets(std::span<const std::int64_t> sizes, const std::array<const std::int64_t*, N>& strides, std::int64_t first)
+  ElementOffsets(std::span<const std::int64_t> sizes, const std::array<const std::int64_t*, N>& strides,
+                 std::int64_t first)
       : sizes_(sizes), strides_(strides), position_(sizes) {
     for (std::size_t axis = sizes.size(); axis-- > 0;) {
       position_[axis] = sizes[axis] == 0 ? 0 : first % sizes[axis];
@@ -61,7 +62,7 @@ template <class R, class... T, class F> void for_each_element(const CallArgs& ar
     });
   }
   parallel_for(0, out.element_count(), ns, [&](std::int64_t begin, std::int64_t end) {
-    Offsets<kCount> offsets({out.sizes, out.rank}, strides, begin);
+    ElementOffsets<kCount> offsets({out.sizes, out.rank}, strides, begin);
     for (std::int64_t i = begin; i < end; ++i, offsets.next())
       to[i] = [&]<std::size_t... I>(std::index_sequence<I...>) {
         return f(static_cast<const T*>(args.inputs[I].data)[offsets.at[I]]...);
@@ -112,7 +113,7 @@ template <std::size_t N> class ComplexLoopCall {
     std::array<std::array<Number, kPiece>, N> buffers;
     const void* in[N];
     bool splat[N] = {};
-    Offsets<N> offsets(sizes_, strides_, begin);
+    ElementOffsets<N> offsets(sizes_, strides_, begin);
     const std::array<std::int64_t, N> first = offsets.at;
     if (is_short_)
       for (std::int64_t i = 0; i < count; ++i, offsets.next())

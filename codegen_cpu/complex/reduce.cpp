@@ -1,11 +1,13 @@
 // Reductions of complex numbers. Elements that are reduced together are split into blocks of fixed size, summed in
 // f64 (sums of c64) or pairwise; blocks are then merged in order, whatever the number of threads.
+#include <algorithm>
 #include <array>
 #include <type_traits>
 #include <vector>
 
 #include "codegen_cpu/complex/complex.h"
 #include "codegen_cpu/complex/elements.h"
+#include "codegen_cpu/irregular/operand_in_order.h"
 #include "ir/op.h"
 #include "ir/ops/reduce.h"
 #include "runtime/call_attributes.h"
@@ -13,7 +15,8 @@
 namespace fermata {
 namespace {
 
-constexpr std::int64_t kBlock = 2048;
+/// Elements of a block; of a part that is reduced one after the other; columns that are reduced side by side.
+constexpr std::int64_t kBlock = 2048, kLeaf = 16, kColumns = 64;
 
 /// The axes of the operand in two groups, those kept and those reduced.
 struct ReducedAxes {
@@ -27,12 +30,18 @@ struct ReducedAxes {
       (goes ? gone_strides : kept_strides).push_back(x.strides[axis]);
     }
   }
+  /// The kept axis along which reductions lie side by side, where one axis is reduced; else the rank of `kept`.
+  unsigned side() const {
+    unsigned axis = 0;
+    while (axis < kept.rank() && (gone.rank() != 1 || kept_strides[axis] != 1 || kept[axis] < 2)) ++axis;
+    return axis;
+  }
 };
 
 /// Sum or product over both halves of a block, which keeps rounding errors small.
 template <class W, class T, class F>
-W fold(Offsets<1>& at, const std::complex<T>* x, std::int64_t count, W identity, const F& combine) {
-  if (count > 16) {
+W fold(ElementOffsets<1>& at, const std::complex<T>* x, std::int64_t count, W identity, const F& combine) {
+  if (count > kLeaf) {
     const W left = fold(at, x, count / 2, identity, combine);
     return combine(left, fold(at, x, count - count / 2, identity, combine));
   }
@@ -61,6 +70,22 @@ template <class T> std::complex<double> sum_of_dense(const std::complex<T>* x, s
   }
 }
 
+/// The same for each of `columns` reductions side by side, whose elements lie in rows: each by its own tree.
+template <class T, class W, class F> void fold_columns(const std::complex<T>* x, std::int64_t row_stride,
+                                                       std::int64_t count, std::int64_t columns, W identity,
+                                                       const F& combine, W* totals) {
+  if (count > kLeaf) {
+    fold_columns(x, row_stride, count / 2, columns, identity, combine, totals);
+    W right[kColumns];
+    fold_columns(x + count / 2 * row_stride, row_stride, count - count / 2, columns, identity, combine, right);
+    for (std::int64_t c = 0; c < columns; ++c) totals[c] = combine(totals[c], right[c]);
+    return;
+  }
+  std::fill_n(totals, columns, identity);
+  for (std::int64_t i = 0; i < count; ++i, x += row_stride)
+    for (std::int64_t c = 0; c < columns; ++c) totals[c] = combine(totals[c], W(x[c]));
+}
+
 /// W: the type of a state; R: of the result.
 template <class W, class R, class T, class F> void reduce(const CallArgs& args, W identity, const F& combine) {
   const ReducedAxes axes(args);
@@ -70,10 +95,44 @@ template <class W, class R, class T, class F> void reduce(const CallArgs& args, 
   const auto* const x = static_cast<const std::complex<T>*>(args.inputs[0].data);
   auto* const out = static_cast<R*>(args.outputs[0].data);
   std::vector<W> states(static_cast<std::size_t>(rows * blocks), identity);
+  const auto finish = [&] {
+    for (std::int64_t row = 0; row < rows; ++row) {
+      W total = states[static_cast<std::size_t>(row * blocks)];
+      for (std::int64_t k = 1; k < blocks; ++k)
+        total = combine(total, states[static_cast<std::size_t>(row * blocks + k)]);
+      out[row] = static_cast<R>(total);
+    }
+  };
+  if (const unsigned side = axes.side(); side < axes.kept.rank() && !is_dense_sum) {
+    // The others in row-major order, and how far apart results are along them.
+    Shape others, strides, steps;
+    std::int64_t step = 1, side_step = 1;
+    for (unsigned axis = axes.kept.rank(); axis-- > 0; step *= axes.kept[axis])
+      if (axis == side)
+        side_step = step;
+      else
+        others.push_back(axes.kept[axis]), strides.push_back(axes.kept_strides[axis]), steps.push_back(step);
+    const std::int64_t width = axes.kept[side], tiles = (width + kColumns - 1) / kColumns;
+    const std::int64_t stride = axes.gone_strides.back();
+    const double ns = 2.0 * static_cast<double>(std::min(length, kBlock) * std::min(width, kColumns));
+    parallel_for(0, rows / width * blocks * tiles, ns, [&](std::int64_t b, std::int64_t e) {
+      for (std::int64_t i = b; i < e; ++i) {
+        const std::int64_t first = i % tiles * kColumns, block = i / tiles % blocks;
+        const std::int64_t columns = std::min(kColumns, width - first);
+        const ElementOffsets<2> at(others, {strides.data(), steps.data()}, i / tiles / blocks);
+        W totals[kColumns];
+        fold_columns(x + at.at[0] + first + block * kBlock * stride, stride, std::min(kBlock, length - block * kBlock),
+                     columns, identity, combine, totals);
+        for (std::int64_t c = 0; c < columns; ++c)
+          states[static_cast<std::size_t>((at.at[1] + (first + c) * side_step) * blocks + block)] = totals[c];
+      }
+    });
+    return finish();
+  }
   parallel_for(0, rows * blocks, 20 + 2.0 * static_cast<double>(std::min(length, kBlock)),
                [&](std::int64_t b, std::int64_t e) {
                  for (std::int64_t i = b; i < e; ++i) {
-                   const Offsets<1> row(axes.kept, {axes.kept_strides.data()}, i / blocks);
+                   const ElementOffsets<1> row(axes.kept, {axes.kept_strides.data()}, i / blocks);
                    const std::int64_t first = i % blocks * kBlock;
                    const std::int64_t count = std::min(kBlock, length - first);
                    if constexpr (std::is_same_v<W, std::complex<double>>) {
@@ -82,21 +141,16 @@ template <class W, class R, class T, class F> void reduce(const CallArgs& args, 
                        continue;
                      }
                    }
-                   Offsets<1> at(axes.gone, {axes.gone_strides.data()}, first);
+                   ElementOffsets<1> at(axes.gone, {axes.gone_strides.data()}, first);
                    states[static_cast<std::size_t>(i)] = fold(at, x + row.at[0], count, identity, combine);
                  }
                });
-  for (std::int64_t row = 0; row < rows; ++row) {
-    W total = states[static_cast<std::size_t>(row * blocks)];
-    for (std::int64_t k = 1; k < blocks; ++k)
-      total = combine(total, states[static_cast<std::size_t>(row * blocks + k)]);
-    out[row] = static_cast<R>(total);
-  }
+  finish();
 }
 
 /// A truth value that a complex number converts to.
 struct Truth {
-  Truth(bool v) : value(v) {}
+  Truth(bool v = false) : value(v) {}
   template <class T> explicit Truth(std::complex<T> z) : value(z != T(0)) {}
   explicit operator bool() const { return value; }
   bool value;
@@ -116,10 +170,15 @@ template <class T> void run(const CallArgs& args) {
 }
 
 void reduce_call(const CallArgs& args) {
-  if (args.inputs[0].dtype == DType::c64)
-    run<float>(args);
-  else
-    run<double>(args);
+  const auto reduce = [](const CallArgs& in_order) {
+    if (in_order.inputs[0].dtype == DType::c64)
+      run<float>(in_order);
+    else
+      run<double>(in_order);
+  };
+  const ReducedAxes axes(args);
+  if (is_dense(axes.gone, axes.gone_strides) || axes.side() < axes.kept.rank()) return reduce(args);
+  with_operands_in_order(args, reduce);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "codegen_cpu/complex/complex.h"
 #include "codegen_cpu/eager/drivers.h"
 #include "codegen_cpu/eager/loop_nest.h"
+#include "codegen_cpu/irregular/operand_in_order.h"
 #include "codegen_cpu/irregular/strided_copy.h"
 
 namespace fermata::eager {
@@ -16,10 +17,10 @@ void run_copy(const CallArgs& args) {
   strided_copy({out.data, dense}, {in.data, {in.strides, in.rank}}, sizes, byte_size(in.dtype));
 }
 
-void run_cast(const CallArgs& args) {
+namespace {
+
+void cast_elements(const CallArgs& args) {
   const TensorView &in = args.inputs[0], &out = args.outputs[0];
-  if (in.dtype == out.dtype) return run_copy(args);
-  if (is_complex(out.dtype)) return complex_cast_call(args);
   const CastLoop loop = loop_tables().cast[static_cast<std::size_t>(in.dtype)][static_cast<std::size_t>(out.dtype)];
   const DType stored[] = {in.dtype};
   const LoopNest nest({out.sizes, out.rank}, args.inputs, stored);
@@ -33,6 +34,14 @@ void run_cast(const CallArgs& args) {
     if (piece.splat)
       for (std::int64_t i = 1; i < count; ++i) std::copy_n(to, bytes, to + i * bytes);
   });
+}
+
+}  // namespace
+
+void run_cast(const CallArgs& args) {
+  if (args.inputs[0].dtype == args.outputs[0].dtype) return run_copy(args);
+  if (is_complex(args.outputs[0].dtype)) return complex_cast_call(args);
+  with_operands_in_order(args, &cast_elements);
 }
 
 FERMATA_KERNELS(cpu) {

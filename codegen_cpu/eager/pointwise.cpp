@@ -2,12 +2,11 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <optional>
 
 #include "codegen_cpu/eager/drivers.h"
 #include "codegen_cpu/eager/loop_nest.h"
 #include "codegen_cpu/eager/stream_copy.h"
-#include "codegen_cpu/irregular/dense_elements.h"
+#include "codegen_cpu/irregular/operand_in_order.h"
 #include "runtime/streaming.h"
 
 namespace fermata::eager {
@@ -85,42 +84,6 @@ class PointwiseCall {
   bool narrow_, streams_;
 };
 
-/// Whether an operand lies along another axis than the last, and is so large that copying it, by squares in registers,
-/// costs less than gathering its elements.
-bool is_transposed(const TensorView& x) {
-  constexpr std::int64_t kLarge = std::int64_t{1} << 16, kLongAxis = 16;
-  if (x.rank < 2 || x.sizes[x.rank - 1] < kLongAxis || x.element_count() < kLarge) return false;
-  bool has_unit = false;
-  for (unsigned i = 0; i < x.rank; ++i) {
-    if (x.sizes[i] != 1 && x.strides[i] == 0) return false;
-    has_unit = has_unit || (i + 1 < x.rank && x.strides[i] == 1 && x.sizes[i] >= kLongAxis);
-  }
-  return has_unit && x.strides[x.rank - 1] != 1;
-}
-
-/// The operands of a call, those that are transposed as dense copies.
-class DenseOperands {
- public:
-  explicit DenseOperands(const CallArgs& args) {
-    for (const TensorView& in : args.inputs) {
-      views_[count_] = in;
-      if (is_transposed(in)) {
-        views_[count_].data = const_cast<void*>(copies_[count_].emplace(in).data());
-        strides_[count_] = dense_strides({in.sizes, in.rank});
-        views_[count_].strides = strides_[count_].data();
-      }
-      ++count_;
-    }
-  }
-  std::span<const TensorView> views() const { return {views_.data(), count_}; }
-
- private:
-  std::array<TensorView, LoopNest::kMaxOperands> views_;
-  std::array<std::optional<DenseElements>, LoopNest::kMaxOperands> copies_;
-  std::array<Shape, LoopNest::kMaxOperands> strides_;
-  std::size_t count_ = 0;
-};
-
 }  // namespace
 
 void run_pointwise(const CallArgs& args) {
@@ -128,11 +91,7 @@ void run_pointwise(const CallArgs& args) {
   const DType compute = compute_dtype(operand);
   const InnerLoop loop = loop_tables().pointwise[static_cast<std::size_t>(args.op)][static_cast<std::size_t>(compute)];
   if (args.outputs[0].element_count() == 0) return;
-  if (std::ranges::none_of(args.inputs, &is_transposed)) return PointwiseCall(args, loop, compute).run();
-  const DenseOperands operands(args);
-  CallArgs dense = args;
-  dense.inputs = operands.views();
-  PointwiseCall(dense, loop, compute).run();
+  with_operands_in_order(args, [&](const CallArgs& in_order) { PointwiseCall(in_order, loop, compute).run(); });
 }
 
 FERMATA_KERNELS(cpu) {

@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <vector>
 
 #include "codegen_cpu/eager/drivers.h"
 #include "codegen_cpu/eager/loop_nest.h"
+#include "codegen_cpu/irregular/operand_in_order.h"
 #include "codegen_cpu/irregular/strided_copy.h"
 #include "ir/kernel.h"
 #include "ir/ops/reduce.h"
@@ -91,7 +93,8 @@ class ReductionCall {
         out_(args.outputs[0]),
         lifted_(compute_dtype(apply_rule(info(args.op).rule, x_.dtype)->operand)),
         loops_(loop_tables().reduce[static_cast<std::size_t>(args.op)][static_cast<std::size_t>(lifted_)]) {
-    const MergedAxes axes = merged_axes(x_, attributes_of<ops::Reduction>(args).axes.value);
+    MergedAxes axes = merged_axes(x_, attributes_of<ops::Reduction>(args).axes.value);
+    if (lie_across(axes)) bring_into_order(axes);
     is_row_ = axes.axis[axes.rank - 1].reduced;
     unsigned inner = axes.rank;
     while (!axes.axis[--inner].reduced) {}
@@ -116,7 +119,36 @@ class ReductionCall {
   }
 
  private:
-  const char* data() const { return static_cast<const char*>(x_.data); }
+  const char* data() const { return in_order_.size() != 0 ? in_order_.data() : static_cast<const char*>(x_.data); }
+
+  /// Whether elements would be read one by one along the last axis, and lie side by side along another one.
+  bool lie_across(const MergedAxes& axes) const {
+    const auto bytes = static_cast<std::int64_t>(byte_size(x_.dtype));
+    const MergedAxis& last = axes.axis[axes.rank - 1];
+    if (last.reduced && last.size <= static_cast<std::int64_t>(kReductionLanes)) return false;  // see run_side_by_side
+    for (unsigned i = 0; i + 1 < axes.rank && !last.reduced; ++i)  // columns of their own are read in order
+      if (axes.axis[i].reduced && std::abs(axes.axis[i].stride) == bytes) return false;
+    std::array<std::int64_t, kMaxRank + 1> sizes, strides;
+    for (unsigned i = 0; i < axes.rank; ++i) sizes[i] = axes.axis[i].size, strides[i] = axes.axis[i].stride / bytes;
+    TensorView view = x_;
+    view.rank = static_cast<std::uint8_t>(axes.rank), view.sizes = sizes.data(), view.strides = strides.data();
+    return lies_across(view);
+  }
+  /// The axes stay as they are merged, and so do blocks.
+  void bring_into_order(MergedAxes& axes) {
+    const auto bytes = static_cast<std::int64_t>(byte_size(x_.dtype));
+    std::array<std::int64_t, kMaxRank + 1> sizes, from, to;
+    std::int64_t step = 1;
+    for (unsigned i = axes.rank; i-- > 0; step *= sizes[i]) {
+      sizes[i] = axes.axis[i].size, from[i] = axes.axis[i].stride / bytes, to[i] = step;
+      axes.axis[i].stride = step * bytes;
+    }
+    in_order_ = Scratch<char>(step * bytes);
+    const std::size_t rank = axes.rank;
+    strided_copy({in_order_.data(), {to.data(), rank}}, {x_.data, {from.data(), rank}}, {sizes.data(), rank},
+                 byte_size(x_.dtype));
+  }
+
   struct Block {
     std::int64_t offset, size, first;  // bytes from the row's origin, elements, position along the reduced axes
   };
@@ -459,6 +491,7 @@ class ReductionCall {
   }
 
   const TensorView &x_, &out_;
+  Scratch<char> in_order_{0};
   DType lifted_;
   const ReduceLoops& loops_;
   MergedAxis reduced_{}, column_{};

@@ -18,7 +18,10 @@ template <class T> class Scratch {
       : allocation_(allocate_bytes(static_cast<std::size_t>(count) * sizeof(T))), count_(count) {}
   Scratch(Scratch&& other) noexcept
       : allocation_(std::exchange(other.allocation_, {})), count_(std::exchange(other.count_, 0)) {}
-  Scratch& operator=(Scratch&&) = delete;
+  Scratch& operator=(Scratch&& other) noexcept {
+    std::swap(allocation_, other.allocation_), std::swap(count_, other.count_);
+    return *this;
+  }
   ~Scratch() {
     if (allocation_.data != nullptr) release_bytes(allocation_);
   }

@@ -216,6 +216,51 @@ TEST_P(LargeMoves, TransposesOfReversedAxes) {
     }
 }
 
+/// Operands that lie across memory are copied where they are read along rows: with numbers whose sums are exact, the
+/// results are those of copies in order, whatever is copied.
+TEST_P(LargeMoves, OperandsThatLieAcrossMemory) {
+  struct Layout {
+    Shape sizes;
+    std::vector<std::int64_t> axes;
+    bool reverses;
+  };
+  const Layout layouts[] = {{Shape{1030, 1024}, {1, 0}, false},
+                            {Shape{1001, 1100}, {1, 0}, true},
+                            {Shape{8, 130, 1100}, {1, 2, 0}, false},
+                            {Shape{9, 128, 1024}, {2, 1, 0}, false},
+                            {Shape{60, 40, 500}, {0, 2, 1}, true}};
+  for (const DType t : {DType::boolean, DType::u8, DType::i16, DType::bf16, DType::f32, DType::f64, DType::c64})
+    for (const Layout& layout : layouts) {
+      Generator generator(3);
+      const Tensor whole = randint(0, 3, layout.sizes, DType::i64, generator).astype(DType::f32);
+      const Tensor x = (is_complex(t) ? complex(whole, 2 - whole) : whole.astype(t)).sync();
+      const auto across = [&] {
+        const Tensor permuted = permute_dims(x, layout.axes);
+        return layout.reverses ? flip(permuted, {0}) : permuted;
+      };
+      const Tensor dense = copy(across()).sync();
+      const auto row = [](const Tensor& y) { return select(reshape(y, {-1, y.size(-1)}), 0, 3); };
+      const auto check = [&](const char* what, auto&& program) {
+        const auto wanted = bytes_of(program(dense, row(copy(dense))).sync());
+        const auto got = bytes_of(same_everywhere([&] {
+          const Tensor y = across();
+          return program(y, select(y.rank() == 2 ? y : select(y, 0, 0), 0, 3));
+        }));
+        EXPECT_EQ(got, wanted) << what << " of " << name(t) << " " << to_string(t, layout.sizes);
+      };
+      const auto number = [&](const Tensor& y) { return t == DType::boolean ? y.astype(DType::i32) : y; };
+      check("sum", [&](const Tensor& y, const Tensor&) { return sum(number(y)); });
+      for (const std::int64_t axis : {0, -1}) {
+        check("sum along an axis", [&](const Tensor& y, const Tensor&) { return sum(number(y), axis); });
+        if (is_complex(t)) continue;
+        check("max along an axis", [&](const Tensor& y, const Tensor&) { return max(number(y), axis); });
+        check("argmax along an axis", [&](const Tensor& y, const Tensor&) { return argmax(number(y), axis); });
+      }
+      check("kernel", [&](const Tensor& y, const Tensor& r) { return where(y == r, number(y) + 1, number(r) * 2); });
+      if (!is_complex(t)) check("cast", [&](const Tensor& y, const Tensor&) { return y.astype(DType::i32) * 3; });
+    }
+}
+
 TEST_P(LargeMoves, RowsAtPositionsThatAreBytes) {
   for (const DType t : {DType::u8, DType::f16, DType::f32, DType::f64, DType::c128})
     for (const std::int64_t size : {100, 256, 300})
