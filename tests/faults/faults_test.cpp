@@ -132,7 +132,7 @@ class Trial {
       progress.report(fmt::format("  {}:{} ({}): {}\n{}", kKindNames[static_cast<int>(kind_)], number,
                                   kStartNames[static_cast<int>(start_)], what, faults::place()));
     };
-    std::array<Live, 40> live{};  // more than a thread keeps of plans that were there
+    std::array<Live, 400> live{};  // without pools threads keep plans that were there for longer
     for (std::size_t i = 0; i < live.size(); ++i) {
       if (const std::string wrong = failing_run(number); !wrong.empty()) return report(wrong);
       try {
