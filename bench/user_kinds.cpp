@@ -365,6 +365,13 @@ std::vector<Case> user_kinds() {
          [](const Tensors& in) { return in[0] / fm::sqrt(fm::sum(fm::square(in[0]), 0, true)); }),
       of("quarter_turn_2048x2048", {{2048, 2048}},
          [](const Tensors& in) { return fm::copy(fm::flip(in[0].mT(), {0})); }),
+      of("sum_transposed_1024x1024", {{1024, 1024}}, [](const Tensors& in) { return fm::sum(in[0].mT()); }),
+      of_integers("transposed_max_i16_1024", -9000, 9000, {1024, 1024}, DType::i16,
+                  [](const Tensors& in) { return fm::max(in[0].mT(), 1); }),
+      of_integers("stretched_u8_1500x1500", 0, 200, {1500, 1500}, DType::u8,
+                  [](const Tensors& in) {
+                    return fm::broadcast_to(fm::slice(in[0], 1, 0, 1), {1500, 1500}) + 7;
+                  }),
       of("max_middle_256x256x64", {{256, 256, 64}}, [](const Tensors& in) { return fm::max(in[0], 1); }),
       of("enlarge_1024x1024", {{1024, 1024}},
          [](const Tensors& in) { return fm::repeat(fm::repeat(in[0], 2, 0), 2, 1); }),

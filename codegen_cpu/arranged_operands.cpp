@@ -109,9 +109,17 @@ AccessSet accesses_in_order(const Kernel& kernel, AccessSet candidates, const Ke
   return filter(candidates, [&](std::size_t a) { return strides_of(kernel, launch, a)[vector_axis(kernel)] == 1; });
 }
 
-Kernel arranged_kernel(const Kernel& kernel, AccessSet arranged) {
+AccessSet accesses_stretched(const Kernel& kernel, AccessSet candidates, const KernelLaunch& launch) {
+  if (launch.sizes[vector_axis(kernel)] < 2) return 0;
+  return filter(candidates, [&](std::size_t a) { return strides_of(kernel, launch, a)[vector_axis(kernel)] == 0; });
+}
+
+Kernel arranged_kernel(const Kernel& kernel, AccessSet in_order, AccessSet stretched) {
   Kernel result = kernel;
-  for_accesses(arranged, [&](std::size_t a) { result.accesses[a].unit_stride = true; });
+  for_accesses(in_order, [&](std::size_t a) { result.accesses[a].unit_stride = true; });
+  for_accesses(stretched, [&](std::size_t a) {
+    result.accesses[a].axes &= static_cast<std::uint16_t>(~(1u << vector_axis(kernel)));
+  });
   return result;
 }
 

@@ -23,8 +23,11 @@ AccessSet accesses_across(const Kernel& kernel, AccessSet candidates, const Kern
 /// Those of them that lie in order at a launch.
 AccessSet accesses_in_order(const Kernel& kernel, AccessSet candidates, const KernelLaunch& launch);
 
-/// The kernel for launches at which these accesses lie in order.
-Kernel arranged_kernel(const Kernel& kernel, AccessSet arranged);
+/// Those of them that have one element for each row at a launch: a stride of zero.
+AccessSet accesses_stretched(const Kernel& kernel, AccessSet candidates, const KernelLaunch& launch);
+
+/// The kernel for launches at which some accesses lie in order, and others have one element for each row.
+Kernel arranged_kernel(const Kernel& kernel, AccessSet in_order, AccessSet stretched);
 /// Runs a launch with copies of these operands; with none if there is no memory for them.
 void run_arranged(const Kernel& kernel, AccessSet arranged, const KernelLaunch& launch,
                   FunctionRef<void(const KernelLaunch&)> run);

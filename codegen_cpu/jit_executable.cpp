@@ -55,14 +55,17 @@ class VariableExecutable final : public LoadedExecutable {
 
   void arranged(const KernelLaunch& launch, FunctionRef<void(const KernelLaunch&)> run) const override {
     const AccessSet across = may_lie_across_ != 0 ? accesses_across(kernel_, may_lie_across_, launch) : 0;
-    if (across == 0 || arranged_for(across, points_of(launch)) == nullptr) return run(launch);
+    if (across == 0) return run(launch);
+    JitVariant wanted = layout_of(launch);
+    wanted.in_order |= across;
+    if (arranged_for(wanted, points_of(launch)) == nullptr) return run(launch);
     run_arranged(kernel_, across, launch, run);
   }
 
   const Executable& variant_for(const KernelLaunch& launch, bool may_stream) const override {
     const std::int64_t points = points_of(launch);
-    if (may_lie_across_ != 0)
-      if (const Executable* const arranged = arranged_for(accesses_in_order(kernel_, may_lie_across_, launch), 0))
+    if (may_lie_across_ != 0 && points >= kFewestArranged)
+      if (const Executable* const arranged = arranged_for(layout_of(launch), points))
         return arranged->variant_for(launch, may_stream);
     if (may_narrow_)
       if (const Executable* const narrowed = narrowed_for(launch, points, may_stream)) return *narrowed;
@@ -109,19 +112,25 @@ class VariableExecutable final : public LoadedExecutable {
     return points;
   }
 
-  /// Code for operands in order; null where there is none, or not yet. It is compiled once launches had points enough
-  /// to save its time.
-  const Executable* arranged_for(AccessSet accesses, std::int64_t points) const {
+  static constexpr std::int64_t kFewestArranged = std::int64_t{1} << 14;
+
+  /// Code for operands that lie as a launch has them; null where there is none, or not yet. It is compiled once
+  /// launches had points enough to save its time.
+  const Executable* arranged_for(const JitVariant& wanted, std::int64_t points) const {
     constexpr std::int64_t kEnough = std::int64_t{1} << 20;  // each saves a nanosecond or more
-    if (accesses == 0) return nullptr;
-    const JitVariant wanted{.wide = true, .arranged = accesses};
+    if (wanted.in_order == 0 && wanted.stretched == 0) return nullptr;
     const std::lock_guard lock(variants_->mutex);
     if (const auto at = variants_->ready.find(wanted); at != variants_->ready.end()) return at->second.get();
-    if (points == 0) return nullptr;
-    points_across_ += points;
-    if (points_across_ < kEnough && !is_warming_up) return nullptr;
+    constexpr std::size_t kMostVariants = 16;
+    points_apart_ += points;
+    if ((points_apart_ < kEnough && !is_warming_up) || variants_->ready.size() >= kMostVariants) return nullptr;
     variants_->keep(wanted, found_or_started(wanted));
     return variants_->ready[wanted].get();
+  }
+  JitVariant layout_of(const KernelLaunch& launch) const {
+    return {.wide = true,
+            .in_order = accesses_in_order(kernel_, may_lie_across_, launch),
+            .stretched = accesses_stretched(kernel_, may_lie_across_, launch)};
   }
 
   /// Code for a kernel with some numbers. Without an executable it is being compiled, or there is none.
@@ -252,7 +261,7 @@ class VariableExecutable final : public LoadedExecutable {
   /// Code that is on the disk; else null, and compiling begins in the background: the bits are the same meanwhile.
   std::shared_ptr<const Executable> found_or_started(const JitVariant& wanted) const {
     if (wanted.staged) return staged_or_started();
-    if (wanted.arranged != 0) return arranged_or_started(wanted.arranged);
+    if (wanted.in_order != 0 || wanted.stretched != 0) return arranged_or_started(wanted);
     JitCompiler& compiler = JitCompiler::instance();
     const Kernel& kernel = wanted.turned ? *turned_ : wanted.joined ? *joined_ : kernel_;
     if (!target_.empty() || thread_count() == 1)
@@ -295,15 +304,15 @@ class VariableExecutable final : public LoadedExecutable {
     } catch (const std::exception&) { return nullptr; }
   }
 
-  std::shared_ptr<const Executable> arranged_or_started(AccessSet accesses) const {
+  std::shared_ptr<const Executable> arranged_or_started(const JitVariant& wanted) const {
     const std::string name = name_ + "_arranged";
-    Kernel kernel = arranged_kernel(kernel_, accesses);
+    Kernel kernel = arranged_kernel(kernel_, wanted.in_order, wanted.stretched);
     if (!target_.empty() || thread_count() == 1) return arranged_code(kernel, name, target_);
     if (!JitCompiler::instance().load()) return nullptr;
-    run_in_background([variants = variants_, accesses, kernel = std::move(kernel), name] {
+    run_in_background([variants = variants_, wanted, kernel = std::move(kernel), name] {
       auto made = arranged_code(kernel, name, {});
       const std::lock_guard lock(variants->mutex);
-      variants->keep({.wide = true, .arranged = accesses}, std::move(made));
+      variants->keep(wanted, std::move(made));
     });
     return nullptr;
   }
@@ -352,7 +361,8 @@ class VariableExecutable final : public LoadedExecutable {
     std::vector<std::unique_ptr<Narrowed>> narrowed_entries;
     void keep(const JitVariant& variant, std::shared_ptr<const Executable> made) {
       auto& first = variant.turned ? turned : variant.joined ? joined : variant.staged ? staged : wide;
-      if (variant.streamed == 0 && variant.arranged == 0) first.store(made.get(), std::memory_order_release);
+      if (variant.streamed == 0 && variant.in_order == 0 && variant.stretched == 0)
+        first.store(made.get(), std::memory_order_release);
       ready[variant] = std::move(made);
     }
   };
@@ -365,7 +375,7 @@ class VariableExecutable final : public LoadedExecutable {
   const std::string target_, name_;
   const std::shared_ptr<Variants> variants_ = std::make_shared<Variants>();
   mutable std::atomic<std::int64_t> work_{0};  // operations so far
-  mutable std::int64_t points_across_ = 0;     // under the mutex
+  mutable std::int64_t points_apart_ = 0;      // under the mutex
   mutable std::atomic<std::uint64_t> last_numbers_{0};
   mutable std::atomic<std::uint32_t> times_{0};  // of large launches in a row that had the same numbers
 };

@@ -19,11 +19,11 @@ namespace fermata {
 /// Code for one kernel among other code for it; the bits that it gives are the same.
 struct JitVariant {
   StreamedStores streamed = 0;
-  bool wide = false;       // takes twice as long to compile, and runs faster, by a fifth where the program is long
-  bool turned = false;     // of turned_kernel() (turned_rows.h)
-  bool joined = false;     // of joined_kernel() (joined_rows.h)
-  bool staged = false;     // of staged_kernels() (staged_columns.h)
-  AccessSet arranged = 0;  // of arranged_kernel() (arranged_operands.h)
+  bool wide = false;    // takes twice as long to compile, and runs faster, by a fifth where the program is long
+  bool turned = false;  // of turned_kernel() (turned_rows.h)
+  bool joined = false;  // of joined_kernel() (joined_rows.h)
+  bool staged = false;  // of staged_kernels() (staged_columns.h)
+  AccessSet in_order = 0, stretched = 0;  // of arranged_kernel() (arranged_operands.h)
   auto operator<=>(const JitVariant&) const = default;
 };
 

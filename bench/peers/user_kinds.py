@@ -122,6 +122,15 @@ class UserKinds:
     def quarter_turn(self, x):
         return self.dense(self.xp.flip(x.T, (0,)))
 
+    def sum_transposed(self, x):
+        return x.T.sum()
+
+    def transposed_max_i16(self, x):
+        return self.max(x.T, 1)
+
+    def stretched_u8(self, x):
+        return self.xp.broadcast_to(x[:, :1], (1500, 1500)) + 7
+
     def enlarge(self, x):
         return self.twice(self.twice(x, 0), 1)
 
@@ -648,7 +657,7 @@ ROWS = ["group_means_400K", "one_hot_70Kx45", "embedding_gradient_20Kx48", "cros
         "life_1500x1500", "shortest_paths_240", "hsv_700Kx3", "rotary_4x400x12x64",
         "turned_i16_2048", "reversed_axes_8x128x1024", "tone_curve_6M", "palette_900K",
         "columns_over_norm_1024x1024", "quarter_turn_2048x2048", "max_middle_256x256x64", "enlarge_1024x1024",
-        "segment_sums_65536x32",
+        "segment_sums_65536x32", "sum_transposed_1024x1024", "transposed_max_i16_1024", "stretched_u8_1500x1500",
         "julia_300K", "phase_shift_80x1009", "fft2_odd_8x135x147", "rfft_300K", "solve_40Kx3x3", "inv_9Kx7x7",
         "quadratic_forms_50Kx7", "matvec_6000x30x30", "small_products_20Kx6x5", "sum_of_outer_60Kx11",
         "covariances_700x60x9", "wave_6_steps_60x70x80", "ragged_40_parts", "mean_of_views_90x200x330",
