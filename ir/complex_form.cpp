@@ -100,7 +100,7 @@ class ComplexForm {
 /// The form by itself, of operands that are loaded.
 std::optional<std::size_t> size_of(Op op, DType operand, DType result) {
   ScalarProgram program;
-  const std::size_t count = is_pointwise(op) ? info(op).operands : op == Op::complex ? 2 : 1;
+  const std::size_t count = is_pointwise(op) ? static_cast<std::size_t>(info(op).operands) : op == Op::complex ? 2 : 1;
   std::vector<ComplexValue> operands;
   std::uint16_t index = 0;
   const auto load = [&](DType t) {
