@@ -20,10 +20,15 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-__attribute__((noinline)) Tensor inner(const Tensor& x) { return sqrt(x); }
+// No call takes the place of the one that it is in.
+__attribute__((noinline)) Tensor inner(const Tensor& x) {
+  Tensor y = sqrt(x);
+  __asm__ volatile("");
+  return y;
+}
 __attribute__((noinline)) Tensor outer(const Tensor& x) {
   Tensor y = inner(x);
-  __asm__ volatile("");  // it is there as long as inner() is
+  __asm__ volatile("");
   return y;
 }
 

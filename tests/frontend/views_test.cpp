@@ -87,7 +87,8 @@ TEST(ViewsInKernels, OfAnyExtent) {
       EXPECT_TRUE(all(replayed[i] == want[i]).item<bool>()) << "round " << round << ", result " << i;
     }
     // Sums of a view add in one order in both modes.
-    for (const IntegerList& axes : {IntegerList{}, {0}, {2}, {0, 1}, {1, 2}, {0, 2}}) {
+    for (const std::vector<std::int64_t>& axes :
+         std::vector<std::vector<std::int64_t>>{{}, {0}, {2}, {0, 1}, {1, 2}, {0, 2}}) {
       const auto total = [&](const Tensor& t) { return sum(view(t), axes); };
       Tensor wanted;
       {
