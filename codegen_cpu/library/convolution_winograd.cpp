@@ -317,8 +317,9 @@ class Images {
     const Scratch<float> windows(count * depth), results(count * kBlock);
     for (std::int64_t i = 0; i < count; ++i)
       for (std::int64_t tap = 0; tap < kTaps; ++tap) {
-        const float* const from = row_of(r.image, places[i][0] - p_.padding[0] + tap / 3);
-        const std::int64_t column = places[i][1] - p_.padding[1] + tap % 3;
+        const auto& at = places[static_cast<std::size_t>(i)];
+        const float* const from = row_of(r.image, at[0] - p_.padding[0] + tap / 3);
+        const std::int64_t column = at[1] - p_.padding[1] + tap % 3;
         const bool is_there = from != nullptr && column >= 0 && column < in_.sizes[3];
         for (std::int64_t c = 0; c < channels; ++c)
           windows[i * depth + c * kTaps + tap] = is_there ? from[column * in_.strides[3] + c] : 0.0f;
@@ -341,7 +342,8 @@ class Images {
                        .k = depth,
                        .scratch = nullptr});
     for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t place = (r.image * p_.rows() + places[i][0]) * p_.columns() + places[i][1];
+      const auto& at = places[static_cast<std::size_t>(i)];
+      const std::int64_t place = (r.image * p_.rows() + at[0]) * p_.columns() + at[1];
       std::copy_n(results.data() + i * kBlock, filters, out_ + place * p_.filters() + first);
     }
   }

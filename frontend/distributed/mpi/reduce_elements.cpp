@@ -24,10 +24,10 @@ struct Multiply {
 };
 /// A NaN of any rank is the result. `a != a` has no branch that would keep a loop from being vectorized.
 struct Max {
-  template <class T> static T of(T a, T b) { return (a > b) | (a != a) ? a : b; }
+  template <class T> static T of(T a, T b) { return ((a > b) | (a != a)) ? a : b; }
 };
 struct Min {
-  template <class T> static T of(T a, T b) { return (a < b) | (a != a) ? a : b; }
+  template <class T> static T of(T a, T b) { return ((a < b) | (a != a)) ? a : b; }
 };
 
 /// What is made of an element after the last source.
