@@ -264,17 +264,18 @@ Case small_parameters() {
   return {"adam_120_parameters",
           [] {
             Tensors all;
-            for (int i = 0; i < 240; ++i) all.push_back(normal(1 + i, {10 + (i % 120) * 13 % 47, 5 + (i % 120) % 29}));
+            for (std::int64_t i = 0; i < 240; ++i)
+              all.push_back(normal(static_cast<std::uint64_t>(1 + i), {10 + (i % 120) * 13 % 47, 5 + (i % 120) % 29}));
             return all;
           },
           [] {
             return Program([steps = 0, state = Tensors()](const Tensors& in) mutable {
               if (state.empty())
-                for (int i = 0; i < 120; ++i)
+                for (std::size_t i = 0; i < 120; ++i)
                   state.insert(state.end(), {fm::copy(in[i]), fm::zeros_like(in[i]), fm::zeros_like(in[i])});
               ++steps;
               const double rate = 1e-3 / (1 - std::pow(0.9, steps)), scale = 1 / (1 - std::pow(0.999, steps));
-              for (int i = 0; i < 120; ++i) {
+              for (std::size_t i = 0; i < 120; ++i) {
                 Tensor &value = state[3 * i], &mean = state[3 * i + 1], &square = state[3 * i + 2];
                 const Tensor& gradient = in[120 + i];
                 mean = mean * 0.9 + gradient * 0.1, square = square * 0.999 + fm::square(gradient) * 0.001;
