@@ -140,7 +140,7 @@ void SharedBlocks::forget_other_threads() {
   if (leases_ != nullptr) leases_->previous = leases_->next = nullptr;
 }
 
-bool SharedBlocks::enter() {
+[[gnu::noinline]] bool SharedBlocks::enter() {
   if (thread_state == ThreadState::ending) return false;
   if (thread_state == ThreadState::fresh && injects_faults()) return false;
   static thread_local Lease lease;  // its destructor is registered here, off the fast path

@@ -226,7 +226,7 @@ TEST_P(LargeMoves, OperandsThatLieAcrossMemory) {
   };
   const Layout layouts[] = {{Shape{530, 512}, {1, 0}, false},      {Shape{501, 550}, {1, 0}, true},
                             {Shape{8, 65, 550}, {1, 2, 0}, false}, {Shape{9, 64, 512}, {2, 1, 0}, false},
-                            {Shape{30, 20, 500}, {0, 2, 1}, true},   {Shape{550, 500}, {}, false}};  // stretched
+                            {Shape{30, 20, 500}, {0, 2, 1}, true}, {Shape{550, 500}, {}, false}};  // stretched
   for (const DType t : {DType::boolean, DType::u8, DType::i16, DType::bf16, DType::f32, DType::f64, DType::c64})
     for (const Layout& layout : layouts) {
       Generator generator(3);
