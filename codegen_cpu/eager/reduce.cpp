@@ -134,16 +134,18 @@ class ReductionCall {
     view.rank = static_cast<std::uint8_t>(axes.rank), view.sizes = sizes.data(), view.strides = strides.data();
     return lies_across(view);
   }
-  /// The axes stay as they are merged, and so do blocks.
+  /// The axes stay as they are merged, and so do blocks. Without room for a copy, elements are read where they are.
   void bring_into_order(MergedAxes& axes) {
     const auto bytes = static_cast<std::int64_t>(byte_size(x_.dtype));
+    try {
+      in_order_ = Scratch<char>(axes.count() * bytes);
+    } catch (const OutOfMemoryError&) { return; }
     std::array<std::int64_t, kMaxRank + 1> sizes, from, to;
     std::int64_t step = 1;
     for (unsigned i = axes.rank; i-- > 0; step *= sizes[i]) {
       sizes[i] = axes.axis[i].size, from[i] = axes.axis[i].stride / bytes, to[i] = step;
       axes.axis[i].stride = step * bytes;
     }
-    in_order_ = Scratch<char>(step * bytes);
     const std::size_t rank = axes.rank;
     strided_copy({in_order_.data(), {to.data(), rank}}, {x_.data, {from.data(), rank}}, {sizes.data(), rank},
                  byte_size(x_.dtype));

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "codegen_cpu/irregular/dense_elements.h"
+#include "ir/error.h"
 #include "ir/shape.h"
 
 namespace fermata {
@@ -14,12 +15,14 @@ namespace fermata {
 /// registers, costs less than gathering its elements.
 bool lies_across(const TensorView& x);
 
-/// A view, or one of a copy in row-major order if it lies across memory.
+/// A view, or one of a copy in row-major order if it lies across memory and there is room for a copy.
 class OperandInOrder {
  public:
   explicit OperandInOrder(const TensorView& x) : view_(x) {
     if (!lies_across(x)) return;
-    copy_.emplace(x);
+    try {
+      copy_.emplace(x);
+    } catch (const OutOfMemoryError&) { return; }
     strides_ = dense_strides({x.sizes, x.rank});
     view_.data = const_cast<void*>(copy_->data()), view_.strides = strides_.data();
   }

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "runtime/allocator.h"
+#include "runtime/memory_accounts.h"
 #include "runtime/streaming.h"
 #include "runtime/thread_pool.h"
 #include "tests/error_message.h"
@@ -258,6 +260,18 @@ TEST_P(LargeMoves, OperandsThatLieAcrossMemory) {
       check("kernel", [&](const Tensor& y, const Tensor& r) { return where(y == r, number(y) + 1, number(r) * 2); });
       if (!is_complex(t)) check("cast", [&](const Tensor& y, const Tensor&) { return y.astype(DType::i32) * 3; });
     }
+}
+
+/// Without room for copies, operands are read where they are.
+TEST_P(LargeMoves, OperandsAcrossMemoryNeedNoRoom) {
+  const Tensor x = round(numbers({1200, 1024})).sync();
+  const double wanted = sum(x).item<double>();
+  const auto total = [&] { return sum(transpose(x)).item<double>(); };
+  EXPECT_EQ(total(), wanted);
+  trim_cache();
+  const std::size_t before = set_memory_limit(memory_accounts().reserved.load() + (std::size_t{1} << 20));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(total(), wanted);
+  set_memory_limit(before);
 }
 
 TEST_P(LargeMoves, RowsAtPositionsThatAreBytes) {
