@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
-#include <optional>
 #include <span>
 #include <vector>
 
+#include "codegen_cpu/irregular/operand_in_order.h"
 #include "codegen_cpu/irregular/positions.h"
 #include "codegen_cpu/irregular/strided_copy.h"
 #include "ir/error.h"
@@ -59,22 +59,22 @@ bool is_read_by_tiles(const Kernel& kernel, const KernelLaunch& launch, std::siz
 
 /// An operand that lies anyhow, and is read again for many points.
 bool is_repeated(const Kernel& kernel, const KernelLaunch& launch, std::size_t access) {
-  constexpr std::int64_t kFewestTimes = 8, kFewestPoints = 1 << 14;
+  constexpr std::int64_t kFewestTimes = 8;
   const std::vector<std::int64_t> sizes = sizes_of(kernel, launch, access);
-  const std::int64_t points = product({launch.sizes, kernel.rank});
-  return sizes.back() > 1 && std::abs(strides_of(kernel, launch, access).back()) > 1 && points >= kFewestPoints &&
-         product(sizes) * kFewestTimes <= points;
+  return sizes.back() > 1 && std::abs(strides_of(kernel, launch, access).back()) > 1 &&
+         product(sizes) * kFewestTimes <= product({launch.sizes, kernel.rank});
 }
 
 bool lies_across(const Kernel& kernel, const KernelLaunch& launch, std::size_t access) {
-  constexpr std::int64_t kFewestElements = 1 << 14, kFewestAlong = 8;
   const std::span<const std::int64_t> strides = strides_of(kernel, launch, access);
   const std::vector<std::int64_t> sizes = sizes_of(kernel, launch, access);
-  const unsigned last = vector_axis(kernel);
-  if (sizes[last] < 2 || std::abs(strides[last]) < 2 || product(sizes) < kFewestElements) return false;
-  for (unsigned axis = 0; axis < last; ++axis)
-    if (std::abs(strides[axis]) == 1 && sizes[axis] >= kFewestAlong)
-      return !is_read_by_tiles(kernel, launch, access, axis);
+  if (sizes.back() < 2 || !lies_across(TensorView{.dtype = kernel.accesses[access].dtype,
+                                                  .rank = kernel.rank,
+                                                  .sizes = sizes.data(),
+                                                  .strides = strides.data()}))
+    return false;
+  for (unsigned axis = 0; axis < vector_axis(kernel); ++axis)
+    if (std::abs(strides[axis]) == 1 && sizes[axis] > 1) return !is_read_by_tiles(kernel, launch, access, axis);
   return false;
 }
 

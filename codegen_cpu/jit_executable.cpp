@@ -54,7 +54,8 @@ class VariableExecutable final : public LoadedExecutable {
   }
 
   void arranged(const KernelLaunch& launch, FunctionRef<void(const KernelLaunch&)> run) const override {
-    const AccessSet across = may_lie_across_ != 0 ? accesses_across(kernel_, may_lie_across_, launch) : 0;
+    if (may_lie_across_ == 0 || points_of(launch) < kFewestArranged) return run(launch);
+    const AccessSet across = accesses_across(kernel_, may_lie_across_, launch);
     if (across == 0) return run(launch);
     JitVariant wanted = layout_of(launch);
     wanted.in_order |= across;
@@ -112,6 +113,7 @@ class VariableExecutable final : public LoadedExecutable {
     return points;
   }
 
+  /// Smaller launches take less than finding out how their operands lie.
   static constexpr std::int64_t kFewestArranged = std::int64_t{1} << 14;
 
   /// Code for operands that lie as a launch has them; null where there is none, or not yet. It is compiled once

@@ -1,12 +1,9 @@
 // See dense_elements.h.
 #include "codegen_cpu/irregular/dense_elements.h"
 
-#include <cstdlib>
-
 #include <cstring>
 
 #include "codegen_cpu/irregular/narrow_float.h"
-#include "codegen_cpu/irregular/operand_in_order.h"
 #include "codegen_cpu/irregular/strided_copy.h"
 #include "ir/shape.h"
 #include "runtime/thread_pool.h"
@@ -35,19 +32,6 @@ void narrow(DType dtype, const float* from, void* to, std::int64_t count) {
     else
       for (std::int64_t i = b; i < e; ++i) bits[i] = narrow_float16(from[i]);
   });
-}
-
-bool lies_across(const TensorView& x) {
-  constexpr std::int64_t kLarge = std::int64_t{1} << 14, kLongAxis = 16;
-  unsigned last = x.rank;
-  while (last > 0 && x.sizes[last - 1] == 1) --last;
-  if (last < 2 || (x.strides[last - 1] >= -1 && x.strides[last - 1] <= 1) || x.element_count() < kLarge) return false;
-  bool has_unit = false;
-  for (unsigned i = 0; i + 1 < last; ++i) {
-    if (x.sizes[i] != 1 && x.strides[i] == 0) return false;
-    has_unit = has_unit || (std::abs(x.strides[i]) == 1 && x.sizes[i] >= kLongAxis);
-  }
-  return has_unit;
 }
 
 DenseElements::DenseElements(const TensorView& view)

@@ -2,6 +2,7 @@
 // FERMATA_SEED and FERMATA_FUZZ_COUNT choose other ones.
 #include <gtest/gtest.h>
 
+#include "codegen_cpu/arranged_operands.h"
 #include "codegen_cpu/jit_compiler.h"
 #include "codegen_cpu/object_compiler.h"
 #include "codegen_cpu/staged_columns.h"
@@ -41,6 +42,30 @@ std::shared_ptr<const Executable> turned_code(const Kernel& kernel, const std::s
   const JitVariant variant{.streamed = 0, .wide = true, .turned = true};
   return turned_executable(
       kernel, executable_from_object(JitCompiler::instance().object_for(*turned, nullptr, target, variant)));
+}
+
+/// Code for copies in order of all operands that may lie in another one; null where there are none.
+class ArrangedCode final : public Executable {
+ public:
+  ArrangedCode(const Kernel& kernel, std::shared_ptr<const Executable> code)
+      : kernel_(kernel), code_(std::move(code)) {}
+  void launch(const KernelLaunch& launch) const override {
+    run_arranged(kernel_, accesses_to_arrange(kernel_), launch,
+                 [this](const KernelLaunch& arranged) { code_->launch(arranged); });
+  }
+  std::size_t code_bytes() const override { return code_->code_bytes(); }
+
+ private:
+  const Kernel kernel_;
+  const std::shared_ptr<const Executable> code_;
+};
+std::shared_ptr<const Executable> arranged_code(const Kernel& kernel, const std::string& target) {
+  const AccessSet accesses = accesses_to_arrange(kernel);
+  if (accesses == 0) return nullptr;
+  const Kernel arranged = arranged_kernel(kernel, accesses, 0);
+  verify(arranged);
+  return std::make_shared<ArrangedCode>(
+      kernel, executable_from_object(JitCompiler::instance().object_for(arranged, nullptr, target, {.wide = true})));
 }
 
 /// Code for the reductions of a kernel, and for its results; null where it is one.
@@ -195,6 +220,15 @@ TEST_P(StagedColumnsFuzz, AgreesWithTheInterpreter) {
 INSTANTIATE_TEST_SUITE_P(Targets, StagedColumnsFuzz, testing::Values("avx512", "avx2"),
                          [](const auto& info) { return info.param; });
 
+class ArrangedFuzz : public testing::TestWithParam<std::tuple<std::string, KernelShape>> {};
+
+TEST_P(ArrangedFuzz, AgreesWithTheInterpreter) {
+  const auto& [target, shape] = GetParam();
+  if (const std::string why = test::why_not_for(target); !why.empty()) GTEST_SKIP() << why;
+  compare_code(shape, true, target, &arranged_code,
+               [](const Kernel&, test::KernelGenerator& generator, Random&) { return generator.sizes(); });
+}
+
 /// Files of exported programs hold both stages of a kernel, where it has them.
 TEST_P(StagedColumnsFuzz, AreCompiledForExportedPrograms) {
   if (const std::string why = test::why_not_for(GetParam()); !why.empty()) GTEST_SKIP() << why;
@@ -225,6 +259,10 @@ std::string case_name(const testing::TestParamInfo<JitFuzz::ParamType>& info) {
   return std::get<0>(info.param) + "_" + suffix;
 }
 INSTANTIATE_TEST_SUITE_P(Shapes, JitFuzz,
+                         testing::Combine(testing::Values("avx512", "avx2"),
+                                          testing::Values(KernelShape::map, KernelShape::row, KernelShape::column)),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(Shapes, ArrangedFuzz,
                          testing::Combine(testing::Values("avx512", "avx2"),
                                           testing::Values(KernelShape::map, KernelShape::row, KernelShape::column)),
                          case_name);
