@@ -96,7 +96,9 @@ AccessSet accesses_to_arrange(const Kernel& kernel) {
     const Access& a = kernel.accesses[access];
     return !a.address_only && !a.gathered && !a.guarded && a.half == Half::none && !a.is_in_order() &&
            varies_along(a, vector_axis(kernel)) &&
-           std::ranges::none_of(kernel.stores, [&](const Store& s) { return s.access == access; });
+           std::ranges::none_of(kernel.stores, [&](const Store& s) { return s.access == access; }) &&
+           std::ranges::none_of(kernel.program.instrs(),  // which a copy would change
+                                [&](const Instr& i) { return i.prim == Prim::offset && i.index == access; });
   });
 }
 
