@@ -1,8 +1,9 @@
 // Drives reductions over any axes of an operand of any layout and real dtype, on several threads.
 //
-// Axes are merged as the compiled path merges them: neighbors that are both reduced or both kept and that the strides
-// allow. The last axis then decides: reduced, a row kernel; kept, a column kernel. Blocks and their order are those of
-// ir/kernel.h, so results do not depend on threads, and eager equals compiled bit for bit.
+// Axes are ordered and merged as the compiled path does it: reduced ones by how far elements lie apart, then neighbors
+// that are both reduced or both kept and that the strides allow. The last axis then decides: reduced, a row kernel;
+// kept, a column kernel. Blocks and their order are those of ir/kernel.h, so results do not depend on threads, and
+// eager equals compiled bit for bit.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -18,6 +19,7 @@
 #include "ir/kernel.h"
 #include "ir/ops/reduce.h"
 #include "runtime/call_attributes.h"
+#include "runtime/reduced_axes.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata::eager {
@@ -47,11 +49,14 @@ struct MergedAxes {
   }
 };
 
-MergedAxes merged_axes(const TensorView& x, std::uint64_t reduced_mask) {
+/// With `in_order`, reduced axes stay in the order in which positions are counted.
+MergedAxes merged_axes(const TensorView& x, std::uint64_t reduced_mask, bool in_order) {
   MergedAxes axes;
   const auto bytes = static_cast<std::int64_t>(byte_size(x.dtype));
+  Shape sizes({x.sizes, x.rank}), strides({x.strides, x.rank});
+  if (!in_order) order_reduced_axes({sizes.begin(), sizes.size()}, reduced_mask, {strides.begin(), strides.size()});
   for (unsigned i = 0; i < x.rank; ++i) {
-    const MergedAxis next{x.sizes[i], x.strides[i] * bytes, (reduced_mask >> i & 1) != 0};
+    const MergedAxis next{sizes[i], strides[i] * bytes, (reduced_mask >> i & 1) != 0};
     if (axes.rank > 0 && axes.axis[axes.rank - 1].reduced == next.reduced) {
       MergedAxis& last = axes.axis[axes.rank - 1];
       if (last.size == 1 || next.size == 1 || last.stride == next.stride * next.size) {
@@ -93,7 +98,8 @@ class ReductionCall {
         out_(args.outputs[0]),
         lifted_(compute_dtype(apply_rule(info(args.op).rule, x_.dtype)->operand)),
         loops_(loop_tables().reduce[static_cast<std::size_t>(args.op)][static_cast<std::size_t>(lifted_)]) {
-    MergedAxes axes = merged_axes(x_, attributes_of<ops::Reduction>(args).axes.value);
+    const bool has_positions = loops_.components > 1;
+    MergedAxes axes = merged_axes(x_, attributes_of<ops::Reduction>(args).axes.value, has_positions);
     if (lie_across(axes)) bring_into_order(axes);
     is_row_ = axes.axis[axes.rank - 1].reduced;
     unsigned inner = axes.rank;

@@ -108,8 +108,8 @@ class Callers {
     return dladdr(reinterpret_cast<const void*>(address), &info) != 0 ? info.dli_fbase : nullptr;
   }
 
-  /// The frames that are the program's own up to main(), without those up to the line of the call, or, where no lines
-  /// are known, its function.
+  /// The frames that are the program's own up to main(), without those up to the line of the call, or, where its line
+  /// is not known, its function.
   std::string chain(const Stack& stack, const std::string& line, const std::string& function) {
     std::vector<const Frame*> all;
     for (const std::uintptr_t address : stack)
@@ -121,8 +121,11 @@ class Callers {
     };
     const auto call = std::ranges::find_if(all, is_call);
     if (call != all.end()) all.erase(all.begin(), call + 1);
-    const auto has_no_line = [](const Frame* f) { return f->line.empty(); };
-    if (!std::ranges::all_of(all, has_no_line)) std::erase_if(all, has_no_line);  // of libraries
+    // What called the outermost known line is a library. Within, functions of the program can lack their line, too:
+    // libbacktrace before GCC 14 loses some where units share functions that are not inlined.
+    const auto has_line = [](const Frame* f) { return !f->line.empty(); };
+    const auto outermost = std::find_if(all.rbegin(), all.rend(), has_line).base();
+    if (outermost != all.begin()) all.erase(outermost, all.end());
     std::string text;
     for (std::size_t i = 0; i < std::min(all.size(), kMostCallers); ++i) {
       const Frame& f = *all[i];

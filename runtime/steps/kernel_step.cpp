@@ -6,6 +6,7 @@
 #include "runtime/bounds_check.h"
 #include "runtime/device_run.h"
 #include "runtime/prepacked_weights.h"
+#include "runtime/reduced_axes.h"
 #include "runtime/steps/binding.h"
 #include "runtime/steps/bound_steps.h"
 #include "runtime/storage.h"
@@ -100,7 +101,7 @@ bool goes_along_channels(const KernelStep& kernel, std::size_t rank) {
 
 void KernelStep::bind(const Binding& binding, BoundSteps& bound) const {
   auto& kernel = bound.add<BoundKernel>(binding.step);
-  kernel.bind(*this, binding), kernel.join_axes();
+  kernel.bind(*this, binding), kernel.order_axes(), kernel.join_axes();
 }
 
 void BoundKernel::bind(const KernelStep& step, const Binding& binding) {
@@ -141,6 +142,13 @@ void BoundKernel::bind(const KernelStep& step, const Binding& binding) {
                      step.element_bytes[access] * (step.sources[access].is_half() ? 2 : 1));
   }
   pointers_.resize(addresses_.size());
+}
+
+void BoundKernel::order_axes() {
+  // A half steps over the other one along the last axis, and there may be less of a part than the launch goes over.
+  const auto is_bound = [](const PlanSource& s) { return s.is_half() || s.is_part(); };
+  if (step_->reduced == 0 || step_->may_fail() || std::ranges::any_of(step_->sources, is_bound)) return;
+  order_reduced_axes(sizes_, step_->reduced, strides_);
 }
 
 /// Whether the steps along `outer` are those along `inner`, continued.

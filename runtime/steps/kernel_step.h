@@ -93,6 +93,8 @@ bool goes_along_channels(const KernelStep& kernel, std::size_t rank);
 class BoundKernel {
  public:
   void bind(const KernelStep& step, const Binding& binding);
+  /// Reduces in the order of memory: see order_reduced_axes().
+  void order_axes();
   /// Joins neighboring axes along which every operand and result steps evenly, for fewer and longer rows, and so that
   /// reductions add in the order in which eager mode does. Not for kernels that something else launches by rows and
   /// columns.

@@ -15,6 +15,7 @@
 #include "codegen_cpu/eager/loop_tables.h"
 #include "ir/kernel.h"
 #include "ir/scalar_interpreter.h"
+#include "runtime/reduced_axes.h"
 #include "runtime/thread_pool.h"
 #include "tests/codegen_cpu/eager_data.h"
 
@@ -347,9 +348,31 @@ Kernel reduction_kernel(Op op, DType type, const std::vector<ReducedAxis>& axes)
   return k;
 }
 
-/// Runs both and compares. `sizes`, `strides` describe the operand; `merged` is how it must be merged.
+/// Reduced axes in the order of memory, where no positions are counted along them, and merged again.
+std::vector<ReducedAxis> in_order_of_memory(Op op, DType type, const std::vector<ReducedAxis>& axes) {
+  if (reduce_formula(op, compute_dtype(apply_rule(info(op).rule, type)->operand)).types.size() > 1) return axes;
+  std::vector<std::int64_t> sizes, strides;
+  std::uint64_t reduced = 0;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    sizes.push_back(axes[i].size), strides.push_back(axes[i].stride);
+    if (axes[i].reduced) reduced |= 1u << i;
+  }
+  order_reduced_axes(sizes, reduced, strides);
+  std::vector<ReducedAxis> merged;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const ReducedAxis next{sizes[i], strides[i], axes[i].reduced};
+    if (!merged.empty() && merged.back().reduced && next.reduced && merged.back().stride == next.stride * next.size)
+      merged.back() = {merged.back().size * next.size, next.stride, true};
+    else
+      merged.push_back(next);
+  }
+  return merged;
+}
+
+/// Runs both and compares. `sizes` and `layout` describe the operand; `axes` is how the axes of its view are merged.
 void check_reduction(Op op, DType type, const std::vector<std::int64_t>& sizes, std::int64_t mask, Layout layout,
-                     const std::vector<ReducedAxis>& merged) {
+                     const std::vector<ReducedAxis>& axes) {
+  const std::vector<ReducedAxis> merged = in_order_of_memory(op, type, axes);
   Generator random(static_cast<std::uint64_t>(mask) + sizes.size());
   Data in = make_data(type, sizes, layout, random);
   const auto result = apply_rule(info(op).rule, type)->result;

@@ -17,6 +17,7 @@
 namespace fermata {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -31,6 +32,9 @@ __attribute__((noinline)) Tensor outer(const Tensor& x) {
   __asm__ volatile("");
   return y;
 }
+
+/// Some compilers name it with its namespace, and some libraries do not find its line.
+constexpr const char* kFromOuter = "\n +from +(frontend/callers_test.cpp:[0-9]+ .)?[a-z:]*outer";
 
 std::string error_of(const std::function<void()>& f) {
   try {
@@ -56,8 +60,8 @@ TEST_F(CallersTest, ErrorsAtTheCall) {
   for (const Mode mode : {Mode::eager, Mode::compiled}) {
     const ModeGuard guard(mode);
     const std::string error = error_of([] { outer(Tensor()); });
-    EXPECT_THAT(error, HasSubstr("outer)")) << error;  // some compilers name it with its namespace
-    EXPECT_THAT(error, Not(HasSubstr("inner)")));      // its line is the one of the error
+    EXPECT_THAT(error, ContainsRegex(kFromOuter)) << error;
+    EXPECT_THAT(error, Not(HasSubstr("inner)")));  // its line is the one of the error
     EXPECT_THAT(error, Not(HasSubstr("format_error")));
     EXPECT_THAT(error, HasSubstr("callers_test.cpp:"));
   }
@@ -68,7 +72,7 @@ TEST_F(CallersTest, ErrorsAtTheSync) {
   const CheckNanGuard guard;
   const Tensor y = outer(tensor({-1.0f}));
   const std::string error = error_of([&] { y.sync(); });
-  EXPECT_THAT(error, HasSubstr("outer)")) << error;
+  EXPECT_THAT(error, ContainsRegex(kFromOuter)) << error;
 }
 
 TEST_F(CallersTest, EndWithMain) {
@@ -91,7 +95,7 @@ TEST_F(CallersTest, TellTwoUsesOfAHelperApart) {
   outer(x).sync();
   inner(x).sync();
   const std::string text = to_string(profile.summary());
-  EXPECT_THAT(text, ::testing::ContainsRegex("from frontend/callers_test.cpp:[0-9]+ .[a-z:]*outer.\n")) << text;
+  EXPECT_THAT(text, ContainsRegex(kFromOuter)) << text;
 }
 
 TEST_F(CallersTest, CostNothingOnceTheyAreOff) {

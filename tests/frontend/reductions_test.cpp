@@ -214,6 +214,33 @@ TEST(ReductionBits, AreTheSameForRowsOfEveryLength) {
   set_compile_policy(before);
 }
 
+/// What lies in another order is reduced in the order of memory, in both modes: its bits are those of the tensor that
+/// it is a view of. Positions of extremes are counted along the axes of the view.
+TEST_P(Reductions, OfTurnedOperandsAreInTheOrderOfMemory) {
+  const CompilePolicy before = set_compile_policy(CompilePolicy::immediate);
+  const auto values = [](const Tensor& x) { return x.astype(DType::f64).to_vector<double>(); };
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::i16, DType::u8}) {
+    const Tensor x = (rand({7, 130, 93}) * 20).astype(dtype).sync();
+    const Tensor turned = permute_dims(x, {1, 2, 0}), dense = copy(turned).sync();
+    const IntegerList orders[] = {{2, 1, 0}, {1, 2, 0}, {2, 0, 1}, {0, 2, 1}};
+    for (const IntegerList& order : orders) {
+      const Tensor view = permute_dims(x, order);
+      for (int run = 0; run < 2; ++run) {
+        EXPECT_EQ(values(sum(view)), values(sum(x))) << name(dtype);
+        EXPECT_EQ(values(max(view)), values(max(x))) << name(dtype);
+        EXPECT_EQ(values(argmax(view)), values(argmax(copy(view)))) << name(dtype);
+      }
+    }
+    if (!is_floating(dtype)) { EXPECT_EQ(values(sum(turned, {0, 1})), values(sum(x, {1, 2}))) << name(dtype); }
+    EXPECT_EQ(values(sum(flip(turned))), values(sum(flip(x)))) << name(dtype);
+    EXPECT_EQ(values(argmin(turned)), values(argmin(dense))) << name(dtype);
+    EXPECT_EQ(values(min(turned * turned)), values(min(dense * dense))) << name(dtype);
+    const Tensor squares = sum(turned.astype(DType::f64) * turned);
+    EXPECT_NEAR(squares.item<double>(), sum(dense.astype(DType::f64) * dense).item<double>(), 1e-4);
+  }
+  set_compile_policy(before);
+}
+
 TEST_P(Reductions, OverNoAxesKeepTheShape) {
   const Tensor x = tensor({{1.0f, 0.0f}, {-3.0f, 4.0f}});
   EXPECT_EQ(var(x, no_axes).to_vector<float>(), (std::vector<float>{0, 0, 0, 0}));
