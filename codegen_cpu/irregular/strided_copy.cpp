@@ -12,6 +12,7 @@
 
 #include "codegen_cpu/eager/eager.h"
 #include "codegen_cpu/irregular/dense_elements.h"
+#include "codegen_cpu/irregular/elements_apart.h"
 #include "codegen_cpu/irregular/transpose.h"
 #include "ir/shape.h"
 #include "runtime/streaming.h"
@@ -140,8 +141,11 @@ template <class T> void copy_run(T* to, const T* from, const Axis& a, std::int64
     copy_bytes(to + begin, from + begin, (end - begin) * static_cast<std::int64_t>(sizeof(T)));
   } else if (a.to == 1 && a.from == 0) {
     std::fill(to + begin, to + end, *from);
-  } else if (a.to == 1 && a.from == -1) {
-    std::reverse_copy(from - (end - 1), from - (begin - 1), to + begin);
+  } else if (sizeof(T) <= 8 && a.to == 1 && (a.from == -1 || a.from == 2)) {
+    constexpr auto kBytes = static_cast<std::int64_t>(sizeof(T));
+    gather_elements<std::min<std::size_t>(sizeof(T), 8)>(reinterpret_cast<char*>(to + begin),
+                                                         reinterpret_cast<const char*>(from + begin * a.from),
+                                                         a.from * kBytes, end - begin);
   } else {
     const std::int64_t to_step = a.to, from_step = a.from;
     to += begin * to_step, from += begin * from_step;
