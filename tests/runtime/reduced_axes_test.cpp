@@ -1,3 +1,4 @@
+// The order in which reductions go over their axes.
 #include "runtime/reduced_axes.h"
 
 #include <gmock/gmock.h>
