@@ -21,9 +21,9 @@ Value* entry(CodeBuilder& b, Value* array, std::size_t index, Type* type) {
 }  // namespace
 
 Accesses::Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch, bool may_prefetch, bool wide)
-    : b_(b), kernel_(kernel), turned_(kernel.accesses.size()) {
+    : b_(b), kernel_(kernel), wide_(wide), turned_(kernel.accesses.size()) {
   plan_prefetches(may_prefetch);
-  plan_loads_apart(wide);
+  plan_loads_apart();
   Type* const pointer = b.getPtrTy();
   Value* const pointers = field(b, launch, offsetof(KernelLaunch, pointers), pointer);
   Value* const sizes = field(b, launch, offsetof(KernelLaunch, sizes), pointer);
@@ -219,22 +219,12 @@ Value* Accesses::load(unsigned access, Value* address, const Span& span, unsigne
                                                                  llvm::Constant::getNullValue(type))
                                            : load_by_lane(access, first, lane_step(access), count_of(span, vector))};
         })[0];
-  } else if (has_masked(access)) {
-    Value* const all = llvm::ConstantInt::getTrue(llvm::FixedVectorType::get(b_.getInt1Ty(), b_.lanes()));
-    Value* const mask = span.masks.empty() ? all : span.masks[vector];
-    Value* const zeros = llvm::Constant::getNullValue(type);
-    const auto gathered = [&]() -> Value* {
-      return b_.CreateMaskedGather(type, lane_addresses(access, first), align, mask, zeros);
-    };
-    memory = adjacent
-                 ? b_.CreateMaskedLoad(type, first, align, mask, zeros)
-                 : load_apart(access, first, span.masks.empty() ? nullptr : mask, count_of(span, vector), gathered);
-  } else if (span.masks.empty() || (b_.isa().masks && byte_size(dtype) * b_.lanes() >= 16)) {
-    Value* const count = count_of(span, vector);
-    memory = load_apart(access, first, span.masks.empty() ? nullptr : span.masks[vector], count,
-                        [&] { return load_by_lane(access, first, lane_step(access), count); });
-  } else {
+  } else if (adjacent && has_masked(access)) {
+    memory = b_.CreateMaskedLoad(type, first, align, span.masks[vector], llvm::Constant::getNullValue(type));
+  } else if (adjacent) {
     memory = load_by_lane(access, first, lane_step(access), count_of(span, vector));
+  } else {
+    memory = load_apart(access, first, span, vector);
   }
   return from_memory(access, memory);
 }
@@ -292,21 +282,46 @@ Value* Accesses::bounce() const {
 
 /// All lanes are gathered in registers; some lanes through the stack by a loop, which reads only what exists.
 Value* Accesses::load_by_lane(unsigned access, Value* first, Value* step, Value* count) const {
-  const DType dtype = kernel_.accesses[access].dtype;
-  Type* const element = memory_type(b_.getContext(), dtype, 1);
-  Type* const type = memory_type(b_.getContext(), dtype, b_.lanes());
-  const llvm::Align align(byte_size(dtype));
-  if (count == nullptr && b_.lanes() <= 16) {
-    Value* result = llvm::PoisonValue::get(type);
-    for (unsigned lane = 0; lane < b_.lanes(); ++lane) {
-      Value* const at = lane == 0 ? first : b_.CreateGEP(b_.getInt8Ty(), first, b_.CreateMul(step, b_.i64(lane)));
-      result = b_.CreateInsertElement(result, b_.CreateAlignedLoad(element, at, align), std::uint64_t{lane});
-    }
-    return result;
-  }
+  const bool is_much = is_narrow(access) && b_.lanes() > kFewLanes && !wide_;  // to compile
+  if (count == nullptr && !is_much) return load_in_registers(access, lanes_apart(first, step));
   return load_through_stack(access, count, [&](Value* lane) -> Value* {
     return b_.CreateGEP(b_.getInt8Ty(), first, b_.CreateMul(step, lane));
   });
+}
+
+bool Accesses::is_narrow(unsigned access) const {
+  constexpr std::size_t kNarrow = 2;  // bytes
+  return byte_size(kernel_.accesses[access].dtype) <= kNarrow;
+}
+
+/// The addresses of all lanes, of which addressing modes compute most.
+Values Accesses::lanes_apart(Value* first, Value* step) const {
+  constexpr unsigned kTogether = 4;
+  Value* const twice = b_.CreateShl(step, 1);
+  Value* const steps[kTogether + 1] = {nullptr, step, twice, b_.CreateAdd(twice, step), b_.CreateShl(step, 2)};
+  Values addresses;
+  for (unsigned lane = 0; lane < b_.lanes(); ++lane) {
+    const unsigned which = lane % kTogether;
+    if (which == 0 && lane > 0) first = b_.CreateGEP(b_.getInt8Ty(), first, steps[kTogether]);
+    addresses.push_back(which == 0 ? first : b_.CreateGEP(b_.getInt8Ty(), first, steps[which]));
+  }
+  return addresses;
+}
+
+/// One load for each lane, put together in parts of 16. A gather of AVX-512 takes twice as long (Zen 5; f32 and f64),
+/// and five times if elements are not in the first caches: it waits for all of them.
+Value* Accesses::load_in_registers(unsigned access, const Values& addresses) const {
+  constexpr unsigned kMost = 16;
+  const DType dtype = kernel_.accesses[access].dtype;
+  Type* const element = memory_type(b_.getContext(), dtype, 1);
+  Type* const type = memory_type(b_.getContext(), dtype, std::min(b_.lanes(), kMost));
+  Values parts;
+  for (unsigned lane = 0; lane < b_.lanes(); ++lane) {
+    if (lane % kMost == 0) parts.push_back(llvm::PoisonValue::get(type));
+    Value* const loaded = b_.CreateAlignedLoad(element, addresses[lane], llvm::Align(byte_size(dtype)));
+    parts.back() = b_.CreateInsertElement(parts.back(), loaded, std::uint64_t{lane % kMost});
+  }
+  return b_.joined(std::move(parts));
 }
 
 /// A loop over the lanes below `count`, or all.

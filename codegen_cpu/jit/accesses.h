@@ -149,15 +149,20 @@ class Accesses {
   Value* as_offset(unsigned access, Value* distance) const;
   Value* element_address(unsigned access, Value* address, const Span& span, unsigned vector) const;
   Value* load_by_lane(unsigned access, Value* first, Value* step, Value* count) const;
+  static constexpr unsigned kFewLanes = 16;
+  bool is_narrow(unsigned access) const;
+  Values lanes_apart(Value* first, Value* step) const;
+  Value* load_in_registers(unsigned access, const Values& addresses) const;
   void store_by_lane(unsigned access, Value* first, Value* step, Value* count, Value* memory) const;
   Value* load_half(unsigned access, Value* address, const Span& span, unsigned vector) const;
   Value* first_of_pair(unsigned access, Value* address, const Span& span, unsigned vector) const;
   bool has_masked_pairs(unsigned access) const;
   Values pair_masks(const Span& span, unsigned vector) const;
   // Elements that lie apart (loads_apart.cpp).
-  void plan_loads_apart(bool wide);
-  Value* load_apart(unsigned access, Value* first, Value* mask, Value* count,
-                    llvm::function_ref<Value*()> one_by_one) const;
+  void plan_loads_apart();
+  Value* load_apart(unsigned access, Value* first, const Span& span, unsigned vector) const;
+  Value* load_by_step(unsigned access, Value* first, Value* mask, Value* count,
+                      llvm::function_ref<Value*()> one_by_one) const;
   Value* load_few_apart(unsigned access, Value* first, Value* count, unsigned step,
                         llvm::function_ref<Value*()> one_by_one) const;
   Value* load_and_pick(unsigned access, Value* first, unsigned step, unsigned which, const Values& masks) const;
@@ -175,6 +180,7 @@ class Accesses {
 
   CodeBuilder& b_;
   const Kernel& kernel_;
+  const bool wide_;
   Values sizes_, scalars_, origin_;
   Value* failure_ = nullptr;     // of the launch, if it may fail
   std::vector<Value*> strides_;  // [access][axis], null if the access does not vary

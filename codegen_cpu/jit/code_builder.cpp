@@ -113,6 +113,19 @@ Values CodeBuilder::interleaved(const Values& parts) {
   return whole;
 }
 
+Value* CodeBuilder::joined(Values parts) {
+  while (parts.size() > 1) {
+    Values pairs;
+    for (std::size_t i = 0; i < parts.size(); i += 2) {
+      llvm::SmallVector<int, 64> order;
+      for (unsigned lane = 0; lane < 2 * lanes_of(parts[i]); ++lane) order.push_back(static_cast<int>(lane));
+      pairs.push_back(CreateShuffleVector(parts[i], parts[i + 1], order));
+    }
+    parts = pairs;
+  }
+  return parts[0];
+}
+
 Value* CodeBuilder::shifted_down(Value* vector, unsigned distance) {
   llvm::SmallVector<int, 32> lanes;
   for (unsigned i = 0; i < lanes_of(vector); ++i) lanes.push_back(i < distance ? static_cast<int>(i + distance) : -1);

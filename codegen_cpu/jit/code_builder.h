@@ -58,6 +58,8 @@ class CodeBuilder : public llvm::IRBuilder<> {
   llvm::Constant* constant(DType dtype, std::uint64_t bits, unsigned lanes);
   /// A constant of the type (and lanes) of `like`.
   static llvm::Constant* integer_like(const Value* like, std::uint64_t value);
+  /// Vectors of equal lengths, a power of two of them, as one.
+  Value* joined(Values parts);
   Value* splat(Value* scalar) { return CreateVectorSplat(lanes_, scalar); }
   /// condition ? a : b, folded if the condition is constant.
   Value* choose(Value* condition, Value* a, Value* b);

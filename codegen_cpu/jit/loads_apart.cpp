@@ -15,11 +15,11 @@ constexpr unsigned kMostApart = 4, kMostAccesses = 6, kMostAccessesAtOnce = 2;
 
 }  // namespace
 
-void Accesses::plan_loads_apart(bool wide) {
+void Accesses::plan_loads_apart() {
   unsigned apart = 0;
   for (unsigned a = 0; a < kernel_.accesses.size(); ++a)
     if (along_vector_axis(a) && !kernel_.accesses[a].is_in_order() && !kernel_.accesses[a].address_only) ++apart;
-  if (apart <= (wide ? kMostAccesses : kMostAccessesAtOnce)) most_apart_ = kMostApart;
+  if (apart <= (wide_ ? kMostAccesses : kMostAccessesAtOnce)) most_apart_ = kMostApart;
 }
 
 Value* Accesses::has_step(unsigned access, std::int64_t elements) const {
@@ -27,9 +27,35 @@ Value* Accesses::has_step(unsigned access, std::int64_t elements) const {
                          b_.i64(elements * static_cast<std::int64_t>(byte_size(kernel_.accesses[access].dtype))));
 }
 
+/// Most vectors are whole. Without a branch to code for these, processors do not fetch ahead of masked loads (Zen 4 and
+/// 5), and a gather takes longer than one load for each lane.
+Value* Accesses::load_apart(unsigned access, Value* first, const Span& span, unsigned vector) const {
+  const auto by_lane = [&](Value* count) { return load_by_lane(access, first, lane_step(access), count); };
+  const auto all = [&] {
+    return Values{load_by_step(access, first, nullptr, nullptr, [&] { return by_lane(nullptr); })};
+  };
+  if (span.masks.empty()) return all()[0];
+  const auto some = [&] {
+    constexpr std::size_t kNarrowest = 16;  // bytes of a vector
+    const std::size_t bytes = byte_size(kernel_.accesses[access].dtype);
+    Value *const mask = span.masks[vector], *const count = count_of(span, vector);
+    if (has_masked(access)) {
+      Type* const type = memory_type(b_.getContext(), kernel_.accesses[access].dtype, b_.lanes());
+      Value* const zeros = llvm::Constant::getNullValue(type);
+      return b_.when(b_.CreateICmpSGT(count, b_.i64(0)), {zeros}, [&] {
+        return Values{b_.CreateMaskedGather(type, lane_addresses(access, first), llvm::Align(bytes), mask, zeros)};
+      });
+    }
+    if (!wide_ || !b_.isa().masks || bytes * b_.lanes() < kNarrowest) return Values{by_lane(count)};
+    return Values{load_by_step(access, first, mask, count, [&] { return by_lane(count); })};
+  };
+  return b_.either(is_whole(span, vector), all, some)[0];
+}
+
 /// Lanes of `mask`, or all without one; `count` is how many these are, null for all.
-Value* Accesses::load_apart(unsigned access, Value* first, Value* mask, Value* count,
-                            llvm::function_ref<Value*()> one_by_one) const {
+Value* Accesses::load_by_step(unsigned access, Value* first, Value* mask, Value* count,
+                              llvm::function_ref<Value*()> one_by_one) const {
+  if (!wide_ && !is_narrow(access)) return one_by_one();  // the least to compile
   return b_.either(
       has_step(access, -1), [&] { return Values{load_reversed(access, first, mask)}; },
       [&] { return Values{load_few_apart(access, first, count, 2, one_by_one)}; })[0];
@@ -73,16 +99,7 @@ Value* Accesses::load_and_truncate(unsigned access, Value* first, unsigned step)
     if (is_last) loaded = b_.CreateLShr(loaded, std::uint64_t{8} * bytes * (step - 1));
     parts.push_back(b_.CreateTrunc(loaded, narrow));
   }
-  while (parts.size() > 1) {
-    Values joined;
-    for (std::size_t i = 0; i < parts.size(); i += 2) {
-      llvm::SmallVector<int, 64> order;
-      for (unsigned lane = 0; lane < 2 * lanes_of(parts[i]); ++lane) order.push_back(static_cast<int>(lane));
-      joined.push_back(b_.CreateShuffleVector(parts[i], parts[i + 1], order));
-    }
-    parts = joined;
-  }
-  return b_.CreateBitCast(parts[0], memory_type(b_.getContext(), dtype, b_.lanes()));
+  return b_.CreateBitCast(b_.joined(std::move(parts)), memory_type(b_.getContext(), dtype, b_.lanes()));
 }
 
 /// Element number `which` of each `step` elements from `first` on. Without masks, the last vector ends with the element
