@@ -56,21 +56,26 @@ Value* Accesses::gather(unsigned access, Value* address, Value* offsets, const S
                                                    llvm::Constant::getNullValue(type)));
 }
 
-/// Elements at distances in bytes, which lie on the stack: all lanes are put together in registers, some lanes by a
-/// loop.
+/// Elements at distances in bytes: all lanes are put together in registers, some lanes by a loop. Distances lie on the
+/// stack; only from short vectors it takes less to extract them.
 Value* Accesses::gather_by_lane(unsigned access, Value* first, Value* distances, Value* count) const {
+  constexpr unsigned kShortBits = 256;
   Type* const word = b_.getInt64Ty();
-  if (distances_ == nullptr) distances_ = b_.stack(word, b_.lanes(), 64);
-  b_.CreateAlignedStore(distances, distances_, llvm::Align(64));
-  const auto address = [&](Value* at) {
-    return b_.CreateGEP(b_.getInt8Ty(), first, b_.CreateAlignedLoad(word, at, llvm::Align(8)));
-  };
-  if (count != nullptr || (is_narrow(access) && b_.lanes() > kFewLanes))
+  const bool in_registers = count == nullptr && (b_.lanes() <= kFewLanes || !is_narrow(access));
+  const bool extracts = in_registers && b_.lanes() <= kFewLanes && b_.isa().vector_bits <= kShortBits;
+  const auto behind = [&](Value* distance) { return b_.CreateGEP(b_.getInt8Ty(), first, distance); };
+  if (!extracts) {
+    if (distances_ == nullptr) distances_ = b_.stack(word, b_.lanes(), 64);
+    b_.CreateAlignedStore(distances, distances_, llvm::Align(64));
+  }
+  const auto kept = [&](Value* at) { return b_.CreateAlignedLoad(word, at, llvm::Align(8)); };
+  if (!in_registers)
     return load_through_stack(access, count,
-                              [&](Value* lane) { return address(b_.CreateGEP(word, distances_, lane)); });
+                              [&](Value* lane) { return behind(kept(b_.CreateGEP(word, distances_, lane))); });
   Values addresses;
   for (std::uint64_t lane = 0; lane < b_.lanes(); ++lane)
-    addresses.push_back(address(b_.element(word, distances_, lane)));
+    addresses.push_back(
+        behind(extracts ? b_.CreateExtractElement(distances, lane) : kept(b_.element(word, distances_, lane))));
   return load_in_registers(access, addresses);
 }
 

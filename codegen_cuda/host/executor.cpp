@@ -53,7 +53,7 @@ HostCounts counts;
 Result pending_error = kSuccess;
 std::string& error_text = *new std::string;
 HostStream default_stream;
-int current_device = 0;
+constinit thread_local int current_device = 0;  // a context is current for a thread
 int contexts[kDevices];
 
 HostStream& stream_of(Handle stream) { return stream == nullptr ? default_stream : *static_cast<HostStream*>(stream); }
