@@ -29,7 +29,7 @@ void repeat_elements(char* to, const char* from, std::int64_t stride, std::int64
     for (std::size_t i = 0; i < sizeof(vector); i += kBytes) std::memcpy(vector + i, from, kBytes);
     for (std::int64_t i = 0; i < row_bytes; i += kVector) std::memcpy(to + i, vector, sizeof(vector));
   }
-  for (; to < end; to += row_bytes, from += stride) gather_elements<kBytes>(to, from, 0, run);
+  for (; to < end; to += row_bytes, from += stride) gather_elements<kBytes>(to, from, 0, run, Reading::down);
 }
 
 }  // namespace
@@ -41,10 +41,10 @@ void gather(void* to, const char* from, std::int64_t stride, std::int64_t count,
     return;
   }
   switch (element_bytes) {
-    case 1: return gather_elements<1>(out, from, stride, count);
-    case 2: return gather_elements<2>(out, from, stride, count);
-    case 4: return gather_elements<4>(out, from, stride, count);
-    default: return gather_elements<8>(out, from, stride, count);
+    case 1: return gather_elements<1>(out, from, stride, count, Reading::up);
+    case 2: return gather_elements<2>(out, from, stride, count, Reading::up);
+    case 4: return gather_elements<4>(out, from, stride, count, Reading::up);
+    default: return gather_elements<8>(out, from, stride, count, Reading::up);
   }
 }
 
@@ -177,7 +177,7 @@ void LoopNest::gather_rows(const NestOperand& operand, std::int64_t begin, std::
     if (step == -static_cast<std::int64_t>(kBytes) && last > 0)
       ask_for(from + kRowsAhead * operand.strides[last - 1] + (run - 1) * step,
               run * static_cast<std::int64_t>(kBytes));
-    gather_elements<kBytes>(to, from, step, run);
+    gather_elements<kBytes>(to, from, step, run, Reading::down);
     to += run * static_cast<std::int64_t>(kBytes), count -= run;
     from += run * step, index[last] += run;
     carry(last);

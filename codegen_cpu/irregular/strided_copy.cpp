@@ -136,7 +136,8 @@ void move_to(Copy& c, unsigned axis, unsigned place) {
   std::rotate(c.axes.begin() + axis, c.axes.begin() + axis + 1, c.axes.begin() + place + 1);
 }
 
-template <class T> void copy_run(T* to, const T* from, const Axis& a, std::int64_t begin, std::int64_t end) {
+template <class T>
+void copy_run(T* to, const T* from, const Axis& a, std::int64_t begin, std::int64_t end, Reading reversed) {
   if (a.to == 1 && a.from == 1) {
     copy_bytes(to + begin, from + begin, (end - begin) * static_cast<std::int64_t>(sizeof(T)));
   } else if (a.to == 1 && a.from == 0) {
@@ -145,7 +146,7 @@ template <class T> void copy_run(T* to, const T* from, const Axis& a, std::int64
     constexpr auto kBytes = static_cast<std::int64_t>(sizeof(T));
     gather_elements<std::min<std::size_t>(sizeof(T), 8)>(reinterpret_cast<char*>(to + begin),
                                                          reinterpret_cast<const char*>(from + begin * a.from),
-                                                         a.from * kBytes, end - begin);
+                                                         a.from * kBytes, end - begin, reversed);
   } else {
     const std::int64_t to_step = a.to, from_step = a.from;
     to += begin * to_step, from += begin * from_step;
@@ -268,21 +269,22 @@ template <class T> void copy_runs(const Copy& c) {
   auto* const to = reinterpret_cast<T*>(c.to);
   const auto* const from = reinterpret_cast<const T*>(c.from);
   const Axis& inner = c.inner();
+  const Reading reversed = c.rank > 1 && c.axes[c.rank - 2].from < 0 ? Reading::down : Reading::up;
   const std::int64_t rows = count(c, c.rank - 1);
   const double ns =
       inner.to == 1 && inner.from <= 1 && inner.from >= 0 ? kNsPerByte * sizeof(T) : kNsPerScatteredElement;
   const auto copy_rows = [&](std::int64_t first, std::int64_t last) {
     Walker at(c, c.rank - 1, first);
     for (std::int64_t row = first; row < last; ++row, at.next())
-      copy_run(to + at.to, from + at.from, inner, 0, inner.size);
+      copy_run(to + at.to, from + at.from, inner, 0, inner.size, reversed);
   };
   if (c.ordered) return copy_rows(0, rows);
   if (rows >= inner.size || rows >= 64) return parallel_for(0, rows, static_cast<double>(inner.size) * ns, copy_rows);
   Walker at(c, c.rank - 1, 0);
   for (std::int64_t row = 0; row < rows; ++row, at.next())
     parallel_for(
-        0, inner.size, ns, [&](std::int64_t b, std::int64_t e) { copy_run(to + at.to, from + at.from, inner, b, e); },
-        4096);
+        0, inner.size, ns,
+        [&](std::int64_t b, std::int64_t e) { copy_run(to + at.to, from + at.from, inner, b, e, reversed); }, 4096);
 }
 
 /// Where the innermost axes are short and lie in no order, runs go along the longest axis, a part of it after the
@@ -303,7 +305,8 @@ template <class T> bool copy_along_longest(Copy& c) {
       const std::int64_t begin = task / rows * kPart, end = std::min(begin + kPart, axis.size);
       const std::int64_t until = std::min(last, (task / rows + 1) * rows);
       for (Walker at(c, c.rank - 1, task % rows); task < until; ++task, at.next())
-        copy_run(reinterpret_cast<T*>(c.to) + at.to, reinterpret_cast<const T*>(c.from) + at.from, axis, begin, end);
+        copy_run(reinterpret_cast<T*>(c.to) + at.to, reinterpret_cast<const T*>(c.from) + at.from, axis, begin, end,
+                 Reading::up);
     }
   });
   return true;

@@ -46,7 +46,7 @@ Value* Accesses::load_apart(unsigned access, Value* first, const Span& span, uns
         return Values{b_.CreateMaskedGather(type, lane_addresses(access, first), llvm::Align(bytes), mask, zeros)};
       });
     }
-    if (!wide_ || !b_.isa().masks || bytes * b_.lanes() < kNarrowest) return Values{by_lane(count)};
+    if (!b_.isa().masks || bytes * b_.lanes() < kNarrowest) return Values{by_lane(count)};
     return Values{load_by_step(access, first, mask, count, [&] { return by_lane(count); })};
   };
   return b_.either(is_whole(span, vector), all, some)[0];
@@ -55,10 +55,12 @@ Value* Accesses::load_apart(unsigned access, Value* first, const Span& span, uns
 /// Lanes of `mask`, or all without one; `count` is how many these are, null for all.
 Value* Accesses::load_by_step(unsigned access, Value* first, Value* mask, Value* count,
                               llvm::function_ref<Value*()> one_by_one) const {
-  if (!wide_ && !is_narrow(access)) return one_by_one();  // the least to compile
+  // Whole vectors of narrow elements are loaded one by one by a loop, which takes long; others by the least to compile.
+  const bool has_steps = wide_ || (is_narrow(access) && mask == nullptr);
+  const auto few_apart = [&] { return load_few_apart(access, first, count, 2, one_by_one); };
   return b_.either(
       has_step(access, -1), [&] { return Values{load_reversed(access, first, mask)}; },
-      [&] { return Values{load_few_apart(access, first, count, 2, one_by_one)}; })[0];
+      [&] { return Values{has_steps ? few_apart() : one_by_one()}; })[0];
 }
 
 /// `step` elements apart, or more.
@@ -142,6 +144,12 @@ Value* Accesses::load_reversed(unsigned access, Value* first, Value* mask) const
   llvm::SmallVector<int, 64> reversed;
   for (int lane = 0; lane < lanes; ++lane) reversed.push_back(lanes - 1 - lane);
   Value* const begin = b_.CreateConstGEP1_64(element, first, static_cast<std::uint64_t>(std::int64_t{1} - lanes));
+  // Processors do not fetch ahead of reads that go down through rows.
+  if (kernel_.is_row_kernel() && kernel_.rank > 1 && mask == nullptr)
+    if (Value* const row = stride(access, vector_axis() - 1)) {
+      Value* const goes_on = b_.CreateICmpSGT(sizes_[vector_axis() - 1], b_.i64(1));
+      prefetch(move(begin, b_.CreateSelect(goes_on, b_.CreateShl(row, 1), b_.i64(0))), byte_size(dtype) * b_.lanes());
+    }
   Value* const vector = mask == nullptr
                             ? static_cast<Value*>(b_.CreateAlignedLoad(type, begin, align))
                             : b_.CreateMaskedLoad(type, begin, align, b_.CreateShuffleVector(mask, reversed),
