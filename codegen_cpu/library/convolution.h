@@ -12,7 +12,8 @@ namespace fermata {
 void convolution_onednn(const CallArgs& args);
 bool convolution_onednn_fits(const CallArgs& args);
 double convolution_onednn_cost(const CallArgs& args);
-inline constexpr const char* kConvolutionOnednnFits = "f32, f16 or bf16, up to three spatial axes, and no empty axis";
+inline constexpr const char* kConvolutionOnednnFits =
+    "f32, f16 or bf16, up to three spatial axes, no empty axis, and no window without an element of the image";
 
 /// Our own by AMX tiles: f32, one or two spatial axes, windows that move by one place; not the weight gradient.
 void convolution_amx(const CallArgs& args);

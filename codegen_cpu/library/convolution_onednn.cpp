@@ -56,6 +56,14 @@ bool is_regular(const TensorView& view) {
   return true;
 }
 
+/// Whether every window along an axis sees some of the image.
+bool has_padding_below_reach(const ConvolutionProblem& p, std::size_t axis) {
+  const ConvolutionAttributes& a = p.attributes;
+  const std::int64_t reach = (p.weight.sizes[axis + 2] - 1) * a.dilation[axis];
+  const std::int64_t end = (p.y.sizes[axis + 2] - 1) * a.strides[axis] - a.padding[axis];
+  return a.padding[axis] <= reach && end < p.x.sizes[axis + 2];
+}
+
 /// A problem whose operands oneDNN can read as they lie, or as dense copies.
 class Prepared {
  public:
@@ -89,7 +97,7 @@ struct Cut {
       if (few) split_filters(p, kFilterGranule);
     } else if (few && p.groups() == 1 && bytes(p.weight) > bytes_of_image(p) && total >= 2 * kTileColumns) {
       split_filters(p, kTileColumns);
-    } else if (images.size == 1 && has_padding_below_reach(p)) {
+    } else if (images.size == 1 && has_padding_below_reach(p, 0)) {
       bands = (bytes_of_image(p) + kPartBytes - 1) / kPartBytes;
       if (few) bands = (bands + kPartsOfFew - 1) / kPartsOfFew * kPartsOfFew;
       bands = std::clamp<std::int64_t>(bands, 1, rows);
@@ -112,12 +120,6 @@ struct Cut {
     return view.element_count() * static_cast<std::int64_t>(byte_size(view.dtype));
   }
   static std::int64_t bytes_of_image(const ConvolutionProblem& p) { return (bytes(p.x) + bytes(p.y)) / p.images(); }
-  /// Else the first or the last rows might see nothing of the image.
-  static bool has_padding_below_reach(const ConvolutionProblem& p) {
-    const std::int64_t reach = (p.weight.sizes[2] - 1) * p.attributes.dilation[0];
-    const std::int64_t end = (p.y.sizes[2] - 1) * p.attributes.strides[0] - p.attributes.padding[0];
-    return p.attributes.padding[0] <= reach && end < p.x.sizes[2];
-  }
   void split_filters(const ConvolutionProblem& p, std::int64_t granule) {
     if (p.groups() != 1 || total < 2 * granule) return;
     const std::int64_t wanted = std::min<std::int64_t>(kPartsOfFew, total / granule);
@@ -269,7 +271,11 @@ void convolution_onednn(const CallArgs& args) {
 
 bool convolution_onednn_fits(const CallArgs& args) {
   const ConvolutionProblem p(args);
-  return p.attributes.axes() <= 3 && !p.is_empty();
+  if (p.attributes.axes() > 3 || p.is_empty()) return false;
+  // The library unrolls padding: a million zeros before a row of seven took two seconds and gigabytes.
+  for (std::size_t axis = 0; axis < p.attributes.axes(); ++axis)
+    if (!has_padding_below_reach(p, axis)) return false;
+  return true;
 }
 
 double convolution_onednn_cost(const CallArgs& args) {

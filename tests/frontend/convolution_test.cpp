@@ -1,6 +1,7 @@
 // Convolutions against plain loops: sizes, layouts, dtypes, derivatives, numbers of threads and errors, in both modes.
 #include <gtest/gtest.h>
 
+#include "codegen_cpu/library/matmul.h"
 #include "runtime/thread_pool.h"
 #include "tests/error_message.h"
 #include "tests/frontend/gradient_check.h"
@@ -28,6 +29,7 @@ const Case kCases[] = {
     {{1, 32, 6, 6}, {64, 32, 3, 3}, {1, 1}, {1, 1}, {1, 1}},  // filters split
     {{20, 2, 5, 5}, {3, 2, 2, 2}, {1, 1}, {0, 0}, {1, 1}},    // images in parts
     {{2, 3, 9}, {4, 3, 4}, {2}, {3}, {2}},
+    {{2, 3, 5, 4}, {4, 3, 2, 3}, {1, 2}, {4, 7}, {1, 1}},  // windows that see nothing
     {{1, 2, 4, 3, 5}, {2, 2, 2, 3, 2}, {1, 1, 2}, {1, 0, 0}, {1, 1, 2}},
 };
 
@@ -288,6 +290,17 @@ TEST_P(Convolutions, ErrorsNameTheOperands) {
             "FM1102 DTypeError: convolution: operands differ in dtype (f32 and f64)\n"
             "  x      f32[2, 3, 5, 5]\n  weight f64[4, 3, 3, 3]\n  at     HERE\n  hint   cast both to f64");
   EXPECT_EQ(sum(conv2d(x + 1, w + 1)).item<float>(), 2 * 4 * 9 * 27);  // the engine still works
+}
+
+/// oneDNN unrolls padding: a million zeros took gigabytes.
+TEST(ConvolutionKernels, OneDnnHasNoWindowsThatSeeNothing) {
+  if (!has_onednn()) GTEST_SKIP() << "built without oneDNN";
+  const ModeGuard compiled(Mode::compiled);
+  const Tensor x = rand({1, 16, 9, 9}), weight = rand({16, 16, 3, 3});
+  const auto fits = [&](const Tensor& y) { return explain(y).find("onednn (library, needs") == std::string::npos; };
+  EXPECT_TRUE(fits(conv2d(x, weight, {}, 1, {2, 2})));
+  EXPECT_FALSE(fits(conv2d(x, weight, {}, 1, {2, 3})));
+  EXPECT_FALSE(fits(conv2d(x, weight, {}, 1, {3, 2})));
 }
 
 }  // namespace
