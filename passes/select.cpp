@@ -183,23 +183,31 @@ struct KeptAndReduced {
   }
 };
 
+/// The longest rows of which a call takes less than a kernel: its loops know that a row is one block. Elements that are
+/// converted take longer there.
+std::int64_t longest_of_calls(Op op, DType operand) {
+  constexpr std::int64_t kLongest = 24, kInVectors = 64, kLongestOfExtremes = 128, kLongestOfBytes = 4096,
+                         kLongestOfSums = 512;
+  constexpr std::size_t kLeastInVectors = 4;  // bytes
+  const bool is_narrow = byte_size(operand) < kLeastInVectors;
+  if (op == Op::argmax || op == Op::argmin) return is_narrow ? kLongest : kLongestOfSums;
+  if (operand == DType::boolean) return kInVectors;
+  if (compute_dtype(apply_rule(info(op).rule, operand)->operand) != operand) return kLongest;
+  if (op == Op::max || op == Op::min) return is_narrow ? kLongestOfBytes : kLongestOfExtremes;
+  return kLongestOfSums;
+}
+
 /// Reductions of many short rows, which leave a kernel's vectors nearly empty until it is used so much that its lanes
 /// are rows: a call is so from the start. A kernel is better where rows that are computed would have to be stored, and
 /// where they are used again once they are reduced.
 bool is_of_short_rows(const Graph& g, const GraphNode& n, const Uses& uses) {
-  constexpr std::int64_t kLongest = 24, kLongestInVectors = 64, kManyRows = 1024, kManyOfAnAxis = 32;
-  constexpr std::int64_t kLongestPositions = 512;
-  constexpr std::size_t kLeastInVectors = 4;  // bytes
+  constexpr std::int64_t kLongest = 24, kManyRows = 1024, kManyOfAnAxis = 32;
   if (family(n.op) != Family::reduce) return false;
   const Shape& shape = g.nodes[n.operands[0].value].shape;
   const std::int64_t length = length_of_runs(g, n), whole = element_count(shape);
-  const bool is_arg = n.op == Op::argmax || n.op == Op::argmin;
   const KeptAndReduced axes(g, n);
   const bool has_blocks = axes.reduced != length;
-  const std::int64_t longest = has_blocks                                          ? kLongest
-                               : !is_arg                                           ? kLongestInVectors
-                               : byte_size(operand_dtype(g, n)) >= kLeastInVectors ? kLongestPositions
-                                                                                   : kLongest;
+  const std::int64_t longest = has_blocks ? kLongest : longest_of_calls(n.op, operand_dtype(g, n));
   if (length == 0 || length > longest || whole / length < kManyRows) return false;
   if (has_blocks && axes.longest_kept < kManyOfAnAxis) return false;
   return source_of(g, n.operands[0]).op == Op::input && uses.largest[value_of(g, n)] < whole;
