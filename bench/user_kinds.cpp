@@ -374,6 +374,12 @@ std::vector<Case> user_kinds() {
                     return fm::broadcast_to(fm::slice(in[0], 1, 0, 1), {1500, 1500}) + 7;
                   }),
       of("max_middle_256x256x64", {{256, 256, 64}}, [](const Tensors& in) { return fm::max(in[0], 1); }),
+      of("every_third_20000x330", {{20'000, 330}},
+         [](const Tensors& in) { return fm::sum(in[0].slice(1, 1, fm::kNone, 3), 1); }),
+      of("flipped_rows_20000x330", {{20'000, 330}}, [](const Tensors& in) { return fm::sum(fm::flip(in[0], {1}), 1); }),
+      of("even_columns_2000x2000", {{2000, 2000}},
+         [](const Tensors& in) { return fm::copy(in[0].slice(1, 0, fm::kNone, 2)); }),
+      of("row_sums_40Kx100", {{40'000, 100}}, [](const Tensors& in) { return fm::sum(in[0], 1); }),
       of("enlarge_1024x1024", {{1024, 1024}},
          [](const Tensors& in) { return fm::repeat(fm::repeat(in[0], 2, 0), 2, 1); }),
       with(

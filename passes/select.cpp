@@ -201,13 +201,16 @@ std::int64_t longest_of_calls(Op op, DType operand) {
 /// are rows: a call is so from the start. A kernel is better where rows that are computed would have to be stored, and
 /// where they are used again once they are reduced.
 bool is_of_short_rows(const Graph& g, const GraphNode& n, const Uses& uses) {
-  constexpr std::int64_t kLongest = 24, kManyRows = 1024, kManyOfAnAxis = 32;
+  constexpr std::int64_t kLongest = 24, kLongestApart = 64, kManyRows = 1024, kManyOfAnAxis = 32;
   if (family(n.op) != Family::reduce) return false;
   const Shape& shape = g.nodes[n.operands[0].value].shape;
   const std::int64_t length = length_of_runs(g, n), whole = element_count(shape);
   const KeptAndReduced axes(g, n);
   const bool has_blocks = axes.reduced != length;
-  const std::int64_t longest = has_blocks ? kLongest : longest_of_calls(n.op, operand_dtype(g, n));
+  const ValueId v = n.operands[0].value;
+  const bool lies_apart = !source_of(g, n.operands[0]).dense || strides_of(g, v).back() != 1;
+  std::int64_t longest = has_blocks ? kLongest : longest_of_calls(n.op, operand_dtype(g, n));
+  if (lies_apart) longest = std::min(longest, kLongestApart);
   if (length == 0 || length > longest || whole / length < kManyRows) return false;
   if (has_blocks && axes.longest_kept < kManyOfAnAxis) return false;
   return source_of(g, n.operands[0]).op == Op::input && uses.largest[value_of(g, n)] < whole;

@@ -128,6 +128,18 @@ class UserKinds:
     def transposed_max_i16(self, x):
         return self.max(x.T, 1)
 
+    def every_third(self, x):
+        return x[:, 1::3].sum(1)
+
+    def flipped_rows(self, x):
+        return self.xp.flip(x, (1,)).sum(1)
+
+    def even_columns(self, x):
+        return self.dense(x[:, ::2])
+
+    def row_sums(self, x):
+        return x.sum(1)
+
     def stretched_u8(self, x):
         return self.xp.broadcast_to(x[:, :1], (1500, 1500)) + 7
 
@@ -657,6 +669,7 @@ ROWS = ["group_means_400K", "one_hot_70Kx45", "embedding_gradient_20Kx48", "cros
         "life_1500x1500", "shortest_paths_240", "hsv_700Kx3", "rotary_4x400x12x64",
         "turned_i16_2048", "reversed_axes_8x128x1024", "tone_curve_6M", "palette_900K",
         "columns_over_norm_1024x1024", "quarter_turn_2048x2048", "max_middle_256x256x64", "enlarge_1024x1024",
+        "every_third_20000x330", "flipped_rows_20000x330", "even_columns_2000x2000", "row_sums_40Kx100",
         "segment_sums_65536x32", "sum_transposed_1024x1024", "transposed_max_i16_1024", "stretched_u8_1500x1500",
         "julia_300K", "phase_shift_80x1009", "fft2_odd_8x135x147", "rfft_300K", "solve_40Kx3x3", "inv_9Kx7x7",
         "quadratic_forms_50Kx7", "matvec_6000x30x30", "small_products_20Kx6x5", "sum_of_outer_60Kx11",
