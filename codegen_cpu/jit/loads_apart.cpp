@@ -55,19 +55,22 @@ Value* Accesses::load_apart(unsigned access, Value* first, const Span& span, uns
 /// Lanes of `mask`, or all without one; `count` is how many these are, null for all.
 Value* Accesses::load_by_step(unsigned access, Value* first, Value* mask, Value* count,
                               llvm::function_ref<Value*()> one_by_one) const {
-  // Whole vectors of narrow elements are loaded one by one by a loop, which takes long; others by the least to compile.
-  const bool has_steps = wide_ || (is_narrow(access) && mask == nullptr);
-  const auto few_apart = [&] { return load_few_apart(access, first, count, 2, one_by_one); };
   return b_.either(
       has_step(access, -1), [&] { return Values{load_reversed(access, first, mask)}; },
-      [&] { return Values{has_steps ? few_apart() : one_by_one()}; })[0];
+      [&] { return Values{load_few_apart(access, first, count, 2, one_by_one)}; })[0];
+}
+
+/// Each is more to compile: code that is compiled at once has the most only where one by one means a loop.
+unsigned Accesses::most_steps(unsigned access, Value* count) const {
+  const bool is_loop = is_narrow(access) && count == nullptr;
+  if (!wide_ && !is_loop) return is_narrow(access) ? 1 : 2;
+  return has_masked(access) ? std::max(2u, most_apart_) : most_apart_;
 }
 
 /// `step` elements apart, or more.
 Value* Accesses::load_few_apart(unsigned access, Value* first, Value* count, unsigned step,
                                 llvm::function_ref<Value*()> one_by_one) const {
-  const unsigned most = has_masked(access) ? std::max(2u, most_apart_) : most_apart_;  // a gather takes longest
-  if (step > most) return one_by_one();
+  if (step > most_steps(access, count)) return one_by_one();
   const auto picked = [&] {
     Values masks;
     if (count != nullptr) {  // nothing behind the last lane is read
