@@ -207,13 +207,14 @@ bool is_of_short_rows(const Graph& g, const GraphNode& n, const Uses& uses) {
   const std::int64_t length = length_of_runs(g, n), whole = element_count(shape);
   const KeptAndReduced axes(g, n);
   const bool has_blocks = axes.reduced != length;
-  const ValueId v = n.operands[0].value;
-  const bool lies_apart = !source_of(g, n.operands[0]).dense || strides_of(g, v).back() != 1;
+  if (length == 0) return false;
+  const GraphNode& source = source_of(g, n.operands[0]);
+  const bool lies_apart = !source.dense || strides_of(g, n.operands[0].value).back() != 1;
   std::int64_t longest = has_blocks ? kLongest : longest_of_calls(n.op, operand_dtype(g, n));
   if (lies_apart) longest = std::min(longest, kLongestApart);
-  if (length == 0 || length > longest || whole / length < kManyRows) return false;
+  if (length > longest || whole / length < kManyRows) return false;
   if (has_blocks && axes.longest_kept < kManyOfAnAxis) return false;
-  return source_of(g, n.operands[0]).op == Op::input && uses.largest[value_of(g, n)] < whole;
+  return source.op == Op::input && uses.largest[value_of(g, n)] < whole;
 }
 
 /// Copies of what is in memory, in other than row-major order: a call turns squares of it in registers.

@@ -241,7 +241,7 @@ ShortRows<T> short_rows_kernel(std::int64_t size, bool reversed, std::integer_se
 
 /// Many rows of a few elements each: false where the copy is another one.
 template <class T> bool copy_many_short_rows(Copy& c) {
-  constexpr int kLongest = 16;
+  constexpr int kLongest = sizeof(T) <= 8 ? 16 : 4;  // each is a function
   if (c.ordered || c.rank < 2 || c.inner().to != 1 || std::abs(c.inner().from) != 1) return false;
   if (c.inner().size > kLongest) return false;
   const ShortRows<T> kernel =
