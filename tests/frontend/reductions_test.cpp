@@ -222,8 +222,8 @@ TEST_P(Reductions, OfTurnedOperandsAreInTheOrderOfMemory) {
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::i16, DType::u8}) {
     const Tensor x = (rand({7, 130, 93}) * 20).astype(dtype).sync();
     const Tensor turned = permute_dims(x, {1, 2, 0}), dense = copy(turned).sync();
-    const IntegerList orders[] = {{2, 1, 0}, {1, 2, 0}, {2, 0, 1}, {0, 2, 1}};
-    for (const IntegerList& order : orders) {
+    const std::vector<std::int64_t> orders[] = {{2, 1, 0}, {1, 2, 0}, {2, 0, 1}, {0, 2, 1}};
+    for (const std::vector<std::int64_t>& order : orders) {
       const Tensor view = permute_dims(x, order);
       for (int run = 0; run < 2; ++run) {
         EXPECT_EQ(values(sum(view)), values(sum(x))) << name(dtype);
