@@ -26,11 +26,15 @@ void order_reduced_axes(std::span<std::int64_t> sizes, std::uint64_t reduced, st
     for (std::size_t j = i; j > 0 && distance(order[j - 1]) < distance(order[j]); --j)
       std::swap(order[j - 1], order[j]);
   if (order == axes) return;
-  for (std::size_t first = 0; first < strides.size(); first += rank)
+  // Code may take elements along the last axis for neighbors, in this direction.
+  const std::size_t last = axes[count - 1];
+  for (std::size_t first = 0; first < strides.size(); first += rank) {
+    if (strides[first + last] == 1 && strides[first + order[count - 1]] != 1) return;
     for (std::size_t i = 1; i < count; ++i) {
       const std::int64_t outer = std::abs(strides[first + order[i - 1]]), inner = std::abs(strides[first + order[i]]);
       if (outer < inner || (outer == 0) != (inner == 0)) return;
     }
+  }
   const auto exchange = [&](std::span<std::int64_t> of_axes) {
     std::array<std::int64_t, kMaxRank> moved{};
     for (std::size_t i = 0; i < count; ++i) moved[i] = of_axes[order[i]];

@@ -10,7 +10,7 @@
 namespace fermata {
 
 /// 16 bytes of elements.
-template <std::size_t kBytes> struct Elements {
+template <std::size_t kBytes> struct ElementVector {
   using Element = std::conditional_t<
       kBytes == 1, std::uint8_t,
       std::conditional_t<kBytes == 2, std::uint16_t, std::conditional_t<kBytes == 4, std::uint32_t, std::uint64_t>>>;
@@ -26,14 +26,14 @@ template <std::size_t kBytes> struct Elements {
 /// A vector of them, or eight bytes, in the opposite order.
 template <std::size_t kBytes, int... kLane>
 void reverse_vector(char* to, const char* from, std::integer_sequence<int, kLane...>) {
-  using E = Elements<kBytes>;
+  using E = ElementVector<kBytes>;
   if constexpr (kBytes == 1) {
     std::uint64_t word;
     std::memcpy(&word, from, sizeof(word));
     word = __builtin_bswap64(word);
     std::memcpy(to, &word, sizeof(word));
   } else if constexpr (kBytes == 2) {  // pairs, and then what is in each
-    using Pairs = Elements<4>;
+    using Pairs = ElementVector<4>;
     const Pairs::Vector v = Pairs::load(from), pairs = __builtin_shufflevector(v, v, 3, 2, 1, 0);
     const Pairs::Vector turned = pairs << 16 | pairs >> 16;
     std::memcpy(to, &turned, sizeof(turned));
@@ -49,7 +49,7 @@ enum class Reading : bool { down, up };
 
 /// In the opposite order, from the one at `from` on.
 template <std::size_t kBytes> void reverse_elements(char* to, const char* from, std::int64_t count, Reading reading) {
-  using E = Elements<kBytes>;
+  using E = ElementVector<kBytes>;
   constexpr auto kElement = static_cast<std::int64_t>(kBytes);
   constexpr std::int64_t kCount = kBytes == 1 ? 8 : E::kCount;
   constexpr std::make_integer_sequence<int, E::kCount> kLanes;
@@ -66,7 +66,7 @@ template <std::size_t kBytes> void reverse_elements(char* to, const char* from, 
 /// Every other one; nothing beyond the last is read.
 template <std::size_t kBytes, int... kLane>
 std::int64_t every_other_element(char* to, const char* from, std::int64_t count, std::integer_sequence<int, kLane...>) {
-  using E = Elements<kBytes>;
+  using E = ElementVector<kBytes>;
   constexpr auto kElement = static_cast<std::int64_t>(kBytes);
   std::int64_t i = 0;
   for (; i + E::kCount < count; i += E::kCount) {
@@ -81,7 +81,7 @@ std::int64_t every_other_element(char* to, const char* from, std::int64_t count,
 template <std::size_t kBytes>
 void gather_elements(char* to, const char* from, std::int64_t stride, std::int64_t count, Reading reversed) {
   constexpr auto kElement = static_cast<std::int64_t>(kBytes);
-  constexpr std::make_integer_sequence<int, Elements<kBytes>::kCount> kLanes;
+  constexpr std::make_integer_sequence<int, ElementVector<kBytes>::kCount> kLanes;
   std::int64_t i = 0;
   if (stride == -kElement) return reverse_elements<kBytes>(to, from, count, reversed);
   if (stride == 2 * kElement) i = every_other_element<kBytes>(to, from, count, kLanes);

@@ -241,6 +241,16 @@ TEST_P(Reductions, OfTurnedOperandsAreInTheOrderOfMemory) {
   set_compile_policy(before);
 }
 
+/// An operand that a kernel knows to lie in rows, although its windows overlap and go down.
+TEST_P(Reductions, OfWindowsThatGoDownBesideATurnedOperand) {
+  const CompilePolicy before = set_compile_policy(CompilePolicy::immediate);
+  const Tensor x = rand({300}).sync(), y = rand({50, 251}).sync(), dense = copy(y.mT()).sync();
+  const auto windows = [&] { return flip(unfold(x * 1, 0, 50, 1), {0}); };
+  for (int run = 0; run < 2; ++run)
+    EXPECT_NEAR(sum(windows() * y.mT()).item<float>(), sum(copy(windows()) * dense).item<float>(), 0.1);
+  set_compile_policy(before);
+}
+
 TEST_P(Reductions, OverNoAxesKeepTheShape) {
   const Tensor x = tensor({{1.0f, 0.0f}, {-3.0f, 4.0f}});
   EXPECT_EQ(var(x, no_axes).to_vector<float>(), (std::vector<float>{0, 0, 0, 0}));

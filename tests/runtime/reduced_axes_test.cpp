@@ -55,5 +55,16 @@ TEST(OrderReducedAxes, OperandsMustAgree) {
   EXPECT_THAT(sizes, ElementsAre(7, 5));
 }
 
+/// Windows of a reversed row, which overlap, beside a turned operand.
+TEST(OrderReducedAxes, NeighborsAlongTheLastAxisStayNeighbors) {
+  const Numbers reversed = {-1, 1, 1, 5};
+  Numbers sizes = {5, 7}, strides = reversed;
+  order_reduced_axes(sizes, 0b11, strides);
+  EXPECT_EQ(strides, reversed);
+  strides = {1, 1, 1, 5};
+  order_reduced_axes(sizes, 0b11, strides);
+  EXPECT_THAT(strides, ElementsAre(1, 1, 5, 1));
+}
+
 }  // namespace
 }  // namespace fermata
