@@ -86,6 +86,8 @@ class Transport {
   /// Called before a backend performs a call of the group itself, to check the known state and calls of the other
   /// ranks.
   virtual void expect(const CollectiveCall&) {}
+  /// What a wait does that cannot end yet: lets a rank that shares the processor compute.
+  virtual void yield() const {}
 };
 
 struct RankGroup {

@@ -12,10 +12,15 @@ namespace {
 /// It ends where it is waited for.
 class SkippedTransfer final : public StartedTransfer {
  public:
+  explicit SkippedTransfer(const Transport& transport) : transport_(transport) {}
   bool progress() override { return false; }
   void wait() override {
     if (skipped_transfers != nullptr) skipped_transfers->ends.push_back(event_clock());
+    transport_.yield();
   }
+
+ private:
+  const Transport& transport_;
 };
 
 void take_own_elements(const CollectiveCall& call, std::int64_t ranks) {
@@ -40,7 +45,7 @@ std::unique_ptr<StartedTransfer> start_transfer(const RankGroup& group, const Co
   if (skipped_transfers == nullptr) [[likely]]
     return group.transport->start(call);
   take_own_elements(call, group.size());
-  return std::make_unique<SkippedTransfer>();
+  return std::make_unique<SkippedTransfer>(*group.transport);
 }
 
 void run_transfer(const RankGroup& group, const CollectiveCall& call) {

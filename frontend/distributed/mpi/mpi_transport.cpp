@@ -302,6 +302,10 @@ void MpiTransport::fail(const std::string& what, const Waiting& waiting) const {
       7006, format_error(7006, "CollectiveError", fmt::format("{}: {}", waiting.what, what), {}, waiting.where));
 }
 
+void MpiTransport::yield() const {
+  if (ranks_share_processors) sched_yield();
+}
+
 void MpiTransport::wait_until(FunctionRef<bool()> has_ended, const Waiting& waiting) const {
   // A poll may take long: MPI yields the processor as well.
   const int tests_without_clock = ranks_share_processors ? 20 : 200;

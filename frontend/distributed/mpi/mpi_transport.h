@@ -38,6 +38,7 @@ class MpiTransport final : public Transport {
   bool spans_processes() const override { return true; }
   bool computes_means() const override { return shared_ != nullptr; }
   void expect(const CollectiveCall& call) override { begin(call); }
+  void yield() const override;
 
   /// What a wait needs to know of the group and of the call.
   struct Waiting {
