@@ -3,7 +3,7 @@
 //
 //   mpirun -n 2 --bind-to core build/release/bin/fermata_overlap [ROWS]
 //
-// Each rank trains on ROWS rows of a batch (half of the example's batch). Rounds of four kinds of steps alternate, so
+// Each rank trains on ROWS rows of a batch (half of the example's batch). Rounds of these kinds of steps alternate, so
 // that all see the machine in the same state:
 //
 //   one rank alone      the first rank trains by itself while the others sleep
@@ -12,7 +12,7 @@
 //   groups of one rank  the same with the calls of a run together, each rank in a group of its own: what is recorded,
 //                       launched and copied for collectives, and updates that are not fused with gradients
 //   together            with communication
-//   in compile(fn)      the same as a compiled function that reduces each gradient by itself
+//   compile(fn)         a compiled function that reduces each gradient by itself, side by side and together
 //
 // Medians of all steps, on the first rank; means say what other programs on the machine add, which hit all ranks once
 // they wait for each other. Steps of ranks do not take equally long, and with communication each takes as long as that
@@ -87,7 +87,7 @@ class Training {
 
 class CompiledTraining : public Training {
  public:
-  explicit CompiledTraining(std::int64_t rows) : Training(rows, &world()) {}
+  using Training::Training;
 
  private:
   fm::Tensor train_on(const examples::Batch& batch) override { return step_(batch.given, batch.wanted); }
@@ -97,10 +97,14 @@ class CompiledTraining : public Training {
     adam_.zero_grad();
     const fm::Tensor loss = fm::cross_entropy(model_.logits(given), wanted, {.axis = -1});
     loss.backward();
+    if (together_ == nullptr) {
+      adam_.step();
+      return loss.detach();
+    }
     std::vector<fm::Tensor> means;
-    for (const fm::Tensor& p : adam_.parameters()) means.push_back(all_reduce(p.grad(), Reduction::mean));
+    for (const fm::Tensor& p : adam_.parameters()) means.push_back(all_reduce(p.grad(), Reduction::mean, *together_));
     adam_.step(means);
-    return all_reduce(loss.detach(), Reduction::mean);
+    return all_reduce(loss.detach(), Reduction::mean, *together_);
   }
 
   struct Step {
@@ -162,9 +166,11 @@ void append(std::vector<double>& to, const std::vector<double>& more) { to.inser
 void compare(std::int64_t rows) {
   const fm::distributed::Group self = world().split(world().rank());
   Training apart(rows, nullptr), of_one(rows, &self), together(rows, &world());
-  CompiledTraining compiled(rows);
-  for (Training* const t : {&apart, &of_one, &together, static_cast<Training*>(&compiled)}) t->run(3 * kSteps);
-  std::vector<double> alone, beside, beside_slowest, of_ones, of_ones_slowest, with, in_compiled;
+  CompiledTraining compiled(rows, &world()), compiled_apart(rows, nullptr);
+  for (Training* const t : std::initializer_list<Training*>{&apart, &of_one, &together, &compiled, &compiled_apart})
+    t->run(3 * kSteps);
+  std::vector<double> alone, beside, beside_slowest, of_ones, of_ones_slowest, with, in_compiled, compiled_beside,
+      compiled_slowest;
   for (int i = 0; i < kRounds; ++i) {
     fm::distributed::barrier();
     if (world().rank() == 0) append(alone, apart.time());
@@ -176,6 +182,9 @@ void compare(std::int64_t rows) {
     append(with, together.time());
     fm::distributed::barrier();
     append(in_compiled, compiled.time());
+    fm::distributed::barrier();
+    steps = compiled_apart.time();
+    append(compiled_beside, steps), append(compiled_slowest, of_the_slowest(steps));
   }
   const Transfers transfers = look_at_transfers(together);
   const double bytes_alone = time_alone(together.parameters());
@@ -185,25 +194,29 @@ void compare(std::int64_t rows) {
   std::printf("%d ranks, %d rows each, gradients of %.0f kB in %d calls\n", static_cast<int>(world().size()),
               static_cast<int>(rows), static_cast<double>(elements) * 4 / 1e3, transfers.number);
   const auto lost = [&](double base, double time) { return 100 * (1 - base / time); };
-  const auto show = [&](const char* what, const std::vector<double>& times) {
+  const auto show = [&](const char* what, const std::vector<double>& times, const std::vector<double>* base = nullptr) {
     std::printf("  %-30s %7.3f ms", what, quantile(times, 0.5));
-    if (&times != &alone && &times != &beside)
+    if (base != nullptr)
       std::printf("   lost %4.1f %% (of the fastest tenth %4.1f %%, of means %4.1f %%)",
-                  lost(quantile(beside, 0.5), quantile(times, 0.5)), lost(quantile(beside, 0.1), quantile(times, 0.1)),
-                  lost(mean(beside), mean(times)));
+                  lost(quantile(*base, 0.5), quantile(times, 0.5)), lost(quantile(*base, 0.1), quantile(times, 0.1)),
+                  lost(mean(*base), mean(times)));
     std::printf("\n");
   };
   show("one rank alone", alone);
   show("side by side", beside);
-  show("  of the slowest rank", beside_slowest);
-  show("groups of one rank", of_ones);
-  show("  of the slowest rank", of_ones_slowest);
-  show("together", with);
-  show("in compile(fn)", in_compiled);
+  show("  of the slowest rank", beside_slowest, &beside);
+  show("groups of one rank", of_ones, &beside);
+  show("  of the slowest rank", of_ones_slowest, &beside);
+  show("together", with, &beside);
+  show("compile(fn), side by side", compiled_beside);
+  show("  of the slowest rank", compiled_slowest, &compiled_beside);
+  show("compile(fn), together", in_compiled, &compiled_beside);
   std::printf(
-      "  together, beside the slowest rank side by side: lost %4.1f %%; beside it in groups of one rank: %4.1f %%\n",
+      "  together, beside the slowest rank side by side: lost %4.1f %%; beside it in groups of one rank: %4.1f %%\n"
+      "  compile(fn), together, beside the slowest rank side by side: lost %4.1f %%\n",
       lost(quantile(beside_slowest, 0.5), quantile(with, 0.5)),
-      lost(quantile(of_ones_slowest, 0.5), quantile(with, 0.5)));
+      lost(quantile(of_ones_slowest, 0.5), quantile(with, 0.5)),
+      lost(quantile(compiled_slowest, 0.5), quantile(in_compiled, 0.5)));
   std::printf("  transfers on their way         %7.3f ms   waited for %.3f ms: %.0f %% beside computation\n",
               transfers.on_the_way, transfers.waits,
               100 * (1 - transfers.waits / std::max(transfers.on_the_way, 1e-9)));
