@@ -126,8 +126,8 @@ namespace distributed {
 void simulate(int processes, const std::function<void(int rank)>& fn);
 
 /// For measurements: while it lives, collectives of this thread exchange nothing, and their results consist of elements
-/// of this rank. So a program takes as long as its computation, and computes something else. Ranks that share a processor
-/// take turns at each call. Groups are still formed, and transfers by NCCL still run.
+/// of this rank. So a program takes as long as its computation, and computes something else. Ranks that share a
+/// processor take turns at each call. Groups are still formed, and transfers by NCCL still run.
 class WithoutTransfers {
  public:
   WithoutTransfers();
