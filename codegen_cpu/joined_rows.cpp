@@ -3,11 +3,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "codegen_cpu/irregular/positions.h"
-#include "codegen_cpu/irregular/transpose.h"
+#include "codegen_cpu/irregular/repeat.h"
 #include "codegen_cpu/turned_rows.h"
 
 namespace fermata {
@@ -56,34 +57,6 @@ unsigned innermost_rows(const Kernel& kernel, const KernelLaunch& launch) {
   return axis;
 }
 
-template <class T> void bring_together(char* to, const char* from, std::int64_t stride, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i, to += sizeof(T), from += stride) std::memcpy(to, from, sizeof(T));
-}
-
-/// Each of `count` elements `times` times. Those that lie apart are brought together first.
-void repeat_elements(std::int64_t bytes, char* to, const char* from, std::int64_t stride, std::int64_t count,
-                     std::int64_t times) {
-  constexpr std::int64_t kPart = 2048;
-  alignas(64) char together[kPart * 8];
-  while (count > 0) {
-    const std::int64_t part = stride == bytes ? count : std::min(count, kPart);
-    if (stride != bytes) switch (bytes) {
-        case 1: bring_together<std::uint8_t>(together, from, stride, part); break;
-        case 2: bring_together<std::uint16_t>(together, from, stride, part); break;
-        case 4: bring_together<std::uint32_t>(together, from, stride, part); break;
-        default: bring_together<std::uint64_t>(together, from, stride, part); break;
-      }
-    transpose_kernels().of_bytes[bytes]({.to = to,
-                                         .from = stride == bytes ? from : together,
-                                         .to_line = times,
-                                         .from_line = 0,
-                                         .lines = part,
-                                         .columns = times,
-                                         .streams = false});
-    count -= part, from += part * stride, to += part * times * bytes;
-  }
-}
-
 /// One launch, tile by tile.
 class JoinedLaunch {
  public:
@@ -114,8 +87,10 @@ class JoinedLaunch {
     const Scratch<char> buffers(bytes);
     for (std::size_t a = 0; a < orders_.size(); ++a)
       if (is_buffered(a)) pointers_[a] = buffers.data() + places[a];
-    for (std::size_t a = 0; a < orders_.size(); ++a)
+    for (std::size_t a = 0; a < orders_.size(); ++a) {
       if (orders_[a] == Order::each_row) fill_row(a, tile);
+      if (orders_[a] == Order::one_per_row) find_order(a, tile);
+    }
     const std::vector<std::int64_t> strides(orders_.size(), 1), offsets(orders_.size(), 0);
     for (std::int64_t row = launch_.row_begin; row < launch_.row_end; row += tile) {
       const std::int64_t rows = std::min(tile, launch_.row_end - row), elements = rows * columns_;
@@ -151,13 +126,23 @@ class JoinedLaunch {
     char* to = buffer(access);
     for (std::int64_t row = 0; row < rows; ++row, to += bytes) std::memcpy(to, memory(access), bytes);
   }
+  void find_order(std::size_t access, std::int64_t tile) {
+    if (repeats_.empty()) repeats_.resize(orders_.size());
+    repeats_[access] = std::make_unique_for_overwrite<RepeatOrder>();
+    repeat_kernels().order_of_bytes[bytes_of(access)](*repeats_[access],
+                                                      stride_of(kernel_, launch_, access, rows_axis_), columns_,
+                                                      std::min(tile, launch_.sizes[rows_axis_]));
+  }
   void fill_elements(std::size_t access, std::int64_t row, std::int64_t rows) {
     const std::int64_t run = launch_.sizes[rows_axis_], bytes = bytes_of(access);
-    const std::int64_t stride = stride_of(kernel_, launch_, access, rows_axis_) * bytes;
     char* to = buffer(access);
     for (std::int64_t done = 0; done < rows;) {
       const std::int64_t count = std::min(rows - done, run - (row + done) % run);
-      repeat_elements(bytes, to, memory(access) + offset(access, row + done) * bytes, stride, count, columns_);
+      repeat_kernels().of_bytes[bytes](*repeats_[access], {.to = to,
+                                                           .from = memory(access) + offset(access, row + done) * bytes,
+                                                           .step = stride_of(kernel_, launch_, access, rows_axis_),
+                                                           .count = count,
+                                                           .times = columns_});
       to += count * columns_ * bytes, done += count;
     }
   }
@@ -176,6 +161,7 @@ class JoinedLaunch {
   const unsigned rows_axis_;
   std::int64_t tile_ = 1;  // rows
   std::vector<Order> orders_;
+  std::vector<std::unique_ptr<RepeatOrder>> repeats_;  // of operands with one element for each row
   std::vector<void*> pointers_;
 };
 

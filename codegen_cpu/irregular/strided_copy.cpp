@@ -13,6 +13,7 @@
 #include "codegen_cpu/eager/eager.h"
 #include "codegen_cpu/irregular/dense_elements.h"
 #include "codegen_cpu/irregular/elements_apart.h"
+#include "codegen_cpu/irregular/repeat.h"
 #include "codegen_cpu/irregular/transpose.h"
 #include "ir/shape.h"
 #include "runtime/streaming.h"
@@ -176,22 +177,23 @@ template <class T> RepeatElements<T> repeat_kernel(std::int64_t times) {
   return times < static_cast<std::int64_t>(std::size(kKernels)) ? kKernels[times] : nullptr;
 }
 
-/// Of neighbors, many of them, by shuffles of vectors (transpose.h).
-template <class T> bool is_repeated_in_vectors(const Axis& axis, std::int64_t times) {
-  constexpr std::int64_t kMany = 512, kMostBytes = 64;
-  return sizeof(T) <= 8 && axis.from == 1 && axis.size >= kMany && times * std::int64_t{sizeof(T)} <= kMostBytes;
+/// By shuffles of vectors (repeat.h), if there are many.
+template <class T> bool find_repeat_order(RepeatOrder& order, const Axis& axis, std::int64_t times) {
+  constexpr std::int64_t kMany = 512;  // what is left behind groups of vectors takes as long as some hundred
+  if (axis.size < kMany) return false;
+  if constexpr (sizeof(T) <= 8) repeat_kernels().order_of_bytes[sizeof(T)](order, axis.from, times, axis.size);
+  return order.vector_bytes != 0;
 }
-template <class T> void repeat_in_vectors(T* to, const T* from, std::int64_t count, std::int64_t times) {
-  if constexpr (sizeof(T) <= 8)
-    transpose_kernels().of_bytes[sizeof(T)](
-        {.to = to, .from = from, .to_line = times, .from_line = 0, .lines = count, .columns = times, .streams = false});
+template <class T> void repeat_in_vectors(const RepeatOrder& order, const RepeatedElements& elements) {
+  if constexpr (sizeof(T) <= 8) repeat_kernels().of_bytes[sizeof(T)](order, elements);
 }
 
 /// Elements that are each repeated a few times, as by repeat(): false where the copy is another one.
 template <class T> bool copy_repeated(const Copy& c) {
   if (c.ordered || c.rank < 2 || c.inner().from != 0 || c.inner().to != 1) return false;
   const Axis &axis = c.axes[c.rank - 2], &times = c.inner();
-  const bool in_vectors = is_repeated_in_vectors<T>(axis, times.size);
+  RepeatOrder order;
+  const bool in_vectors = find_repeat_order<T>(order, axis, times.size);
   const RepeatElements<T> kernel = repeat_kernel<T>(times.size);
   if ((kernel == nullptr && !in_vectors) || axis.to != times.size || longest_before(c, c.rank - 1) != c.rank - 2)
     return false;
@@ -205,7 +207,8 @@ template <class T> bool copy_repeated(const Copy& c) {
       T* const to = reinterpret_cast<T*>(c.to) + at.to + begin * times.size;
       const T* const from = reinterpret_cast<const T*>(c.from) + at.from + begin * axis.from;
       if (in_vectors)
-        repeat_in_vectors(to, from, elements, times.size);
+        repeat_in_vectors<T>(order,
+                             {.to = to, .from = from, .step = axis.from, .count = elements, .times = times.size});
       else
         kernel(to, from, axis.from, elements);
     }
@@ -500,6 +503,17 @@ const TransposeKernels& transpose_kernels() {
   return best;
 #else
   return kTransposeBaseline;
+#endif
+}
+
+const RepeatKernels& repeat_kernels() {
+#if defined(__x86_64__)
+  static const RepeatKernels& best = eager::instruction_set() == "avx512" ? kRepeatAvx512
+                                     : eager::instruction_set() == "avx2" ? kRepeatAvx2
+                                                                          : kRepeatBaseline;
+  return best;
+#else
+  return kRepeatBaseline;
 #endif
 }
 

@@ -337,67 +337,6 @@ template <class T, bool kStreams> void turn_squares(const TransposedPlane& p, st
   if (lines < p.lines) turn_elements<T>(p, lines, p.lines, turn_last_lines<T>(p, lines), p.columns);
 }
 
-#if defined(__AVX2__)
-/// Rows of few elements that are repeated, one behind the other. Where `columns` vectors end, a source element does,
-/// too: each of them is a shuffle of what lies at places that are the same in each group of so many.
-template <class T> class RepeatedRows {
- public:
-  static constexpr std::int64_t kElement = sizeof(T), kVector = 32, kHalf = 16, kGroup = kVector / kElement;
-  static constexpr std::int64_t kMostColumns = 64 / kElement;
-  explicit RepeatedRows(std::int64_t columns) : columns_(columns) {
-    std::int64_t source = 0, times = 0;
-    for (std::int64_t half = 0; half < 2 * columns; ++half) {
-      from_[half] = static_cast<std::int32_t>(source * kElement);
-      std::uint8_t* to = order_ + half * kHalf;
-      for (std::int64_t i = 0; i < kHalf; i += kElement, to += kElement) {
-        const auto first = static_cast<std::int64_t>(source * kElement) - from_[half];
-        for (std::int64_t byte = 0; byte < kElement; ++byte) to[byte] = static_cast<std::uint8_t>(first + byte);
-        if (++times == columns) times = 0, ++source;
-      }
-    }
-  }
-  /// Returns how many of the lines are done: nothing behind them is read.
-  std::int64_t write(char* to, const char* from, std::int64_t lines) const {
-    std::int64_t done = 0;
-    for (; (lines - done) * kElement >= kVector + kHalf; done += kGroup, from += kVector)
-      for (std::int64_t j = 0; j < columns_; ++j, to += kVector) {
-        const __m128i low = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + from_[2 * j]));
-        const __m128i high = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + from_[2 * j + 1]));
-        const __m256i order = _mm256_load_si256(reinterpret_cast<const __m256i*>(order_ + j * kVector));
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_shuffle_epi8(_mm256_set_m128i(high, low), order));
-      }
-    return done;
-  }
-
- private:
-  const std::int64_t columns_;
-  std::int32_t from_[2 * kMostColumns];  // bytes, of each half of a vector
-  alignas(32) std::uint8_t order_[kMostColumns * kVector];
-};
-#endif
-
-/// A plane of one column that is repeated.
-template <class T> void repeat_column(const TransposedPlane& p) {
-  using Line = typename Square<T>::Line;
-  constexpr int kSide = Square<T>::kSide;
-  std::int64_t i = 0;
-#if defined(__AVX2__)
-  using Rows = RepeatedRows<T>;
-  constexpr std::int64_t kLeastGroups = Rows::kGroup / 2;  // fewer take less than finding the places does
-  if (p.to_line == p.columns && p.columns > 1 && p.columns <= Rows::kMostColumns &&
-      p.lines >= kLeastGroups * Rows::kGroup)
-    i = Rows(p.columns).write(static_cast<char*>(p.to), static_cast<const char*>(p.from), p.lines);
-#endif
-  for (; i < p.lines; ++i) {
-    const T element = static_cast<const T*>(p.from)[i];
-    T* const to = static_cast<T*>(p.to) + i * p.to_line;
-    const Line line = Line{} + element;
-    std::int64_t j = 0;
-    for (; j + kSide <= p.columns; j += kSide) __builtin_memcpy(to + j, &line, sizeof(line));
-    for (; j < p.columns; ++j) to[j] = element;
-  }
-}
-
 constexpr std::int64_t kCacheLine = 64;
 
 template <bool kStreams> inline void copy_cache_line(void* to, const void* from) {
@@ -486,7 +425,6 @@ template <class T> void turn_by_blocks(const TransposedPlane& p) {
 
 template <class T> void turn_plane(const TransposedPlane& p) {
   constexpr std::int64_t kBytes = Square<T>::kBytes, kElement = static_cast<std::int64_t>(sizeof(T));
-  if (p.from_line == 0) return repeat_column<T>(p);
   if (goes_by_blocks<T>(p)) return turn_by_blocks<T>(p);
   // Parts of cache lines, in one row after the other, take twice as long past the caches as through them (Zen 4).
   if (!p.streams || kBytes < kCacheLine || p.to_line * kElement % kBytes != 0) return turn_squares<T, false>(p, 0);

@@ -35,8 +35,36 @@ Value* multiply_high(CodeBuilder& b, DType type, Value* x, Value* y) {
   return b.CreateTrunc(b.CreateLShr(b.CreateMul(extend(x), extend(y)), bits), x->getType());
 }
 
+bool is_same_in_all_lanes(const Value* v) {
+  if (const auto* constant = llvm::dyn_cast<llvm::Constant>(v)) return constant->getSplatValue() != nullptr;
+  const auto* const shuffle = llvm::dyn_cast<llvm::ShuffleVectorInst>(v);
+  return shuffle != nullptr && shuffle->isZeroEltSplat();
+}
+
+/// Vectors of AVX-512 of bytes with a count of its own for each: there is no instruction for them. Each of a pair is
+/// shifted with the other one; instructions give 0, or the sign, for counts that are too large.
+Value* shift_bytes(CodeBuilder& b, bool left, bool is_signed, Value* x, Value* y) {
+  Type* const pairs = llvm::FixedVectorType::get(b.getInt16Ty(), 32);
+  Value* const both = b.CreateBitCast(x, pairs);
+  Value* const counts = b.CreateBitCast(y, pairs);
+  const auto low = [&](Value* v) { return b.CreateAnd(v, number(v, 0x00ff)); };
+  const auto high = [&](Value* v) { return b.CreateAnd(v, number(v, 0xff00)); };
+  const auto shifted = [&](Value* v, Value* count) -> Value* {
+    return b.CreateIntrinsic(left        ? llvm::Intrinsic::x86_avx512_psllv_w_512
+                             : is_signed ? llvm::Intrinsic::x86_avx512_psrav_w_512
+                                         : llvm::Intrinsic::x86_avx512_psrlv_w_512,
+                             {}, {v, count});
+  };
+  Value* const second = shifted(left ? high(both) : both, b.CreateLShr(counts, 8));
+  Value* const first = shifted(left ? both : is_signed ? b.CreateShl(both, 8) : low(both), low(counts));
+  Value* const first_byte = left ? low(first) : is_signed ? b.CreateLShr(first, 8) : first;
+  return b.CreateBitCast(b.CreateOr(first_byte, high(second)), x->getType());
+}
+
 Value* shift(CodeBuilder& b, bool left, DType type, Value* x, Value* y) {
   const unsigned bits = x->getType()->getScalarSizeInBits();
+  const bool is_of_bytes = bits == 8 && b.isa().vector_bits == 512 && lanes_of(x) == 64;
+  if (is_of_bytes && !is_same_in_all_lanes(y)) return shift_bytes(b, left, is_signed_integer(type), x, y);
   Value* const in_range = b.CreateICmpULT(y, number(y, bits));  // a negative count is a large unsigned one
   if (!left && is_signed_integer(type)) return b.CreateAShr(x, b.choose(in_range, y, number(y, bits - 1)));
   Value* const count = b.choose(in_range, y, number(y, 0));

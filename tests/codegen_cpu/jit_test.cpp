@@ -101,6 +101,21 @@ TEST_P(Jit, ComputesEveryPrimitive) {
   EXPECT_GT(tested, 400u);
 }
 
+TEST_P(Jit, ShiftsEachElementByACountOfItsOwn) {
+  for (const DType type :
+       {DType::i8, DType::u8, DType::i16, DType::u16, DType::i32, DType::u32, DType::i64, DType::u64}) {
+    Kernel kernel;
+    const ValueId x = add_input(kernel, type, 1, true), y = add_input(kernel, type, 1, true);
+    // Few random numbers are counts that leave anything.
+    const ValueId few = kernel.program.add(
+        {.prim = Prim::bit_and, .type = type, .a = y, .b = kernel.program.constant(type, 16 * byte_size(type) - 1)});
+    for (const Prim prim : {Prim::shl, Prim::shr})
+      for (const ValueId count : {y, few})
+        add_store(kernel, kernel.program.add({.prim = prim, .type = type, .a = x, .b = count}), 1, true);
+    expect_exact(kernel, {{5}, {777}, {4096}});
+  }
+}
+
 /// Each pair of the values at which integer division, shifts and products are delicate.
 TEST_P(Jit, ComputesIntegerCornersOfConstants) {
   for (const DType type : {DType::i8, DType::u8, DType::i32, DType::u32, DType::i64, DType::u64}) {

@@ -113,6 +113,38 @@ TEST_P(ShortRowsMoves, operands_that_repeat_in_every_row_may_join_rows) {
     }
 }
 
+TEST_P(ShortRowsMoves, rows_with_an_element_for_each) {
+  for (const DType dtype : {DType::u8, DType::i16, DType::i32, DType::f64})
+    for (const std::int64_t width : {2, 3, 4, 5, 8, 13, 16, 31})
+      for (const std::int64_t rows : {20, 2049, 9001}) {
+        const Tensor x = counted({rows, width}, dtype), wide = counted({rows, 2 * width + 1}, dtype);
+        const Tensor ones[] = {counted({rows}, dtype), select(x, 1, width - 1), select(wide, 1, 1),
+                               flip(counted({rows}, dtype), {0}), slice(counted({3 * rows}, dtype), 0, 1, kNone, 3)};
+        const std::vector<double> from = reals(x);
+        for (const Tensor& one : ones) {
+          const std::vector<double> got = reals(minimum(x, expand_dims(one, 1))), each = reals(one);
+          for (std::int64_t i = 0; i < rows * width; ++i)
+            ASSERT_EQ(got[static_cast<std::size_t>(i)],
+                      std::min(from[static_cast<std::size_t>(i)], each[static_cast<std::size_t>(i / width)]))
+                << name(dtype) << ", " << rows << "x" << width << ", operand " << &one - ones << ", element " << i;
+        }
+      }
+}
+
+TEST_P(ShortRowsMoves, repeats_many_elements) {
+  for (const DType dtype : kOfEachSize)
+    for (const std::int64_t times : {2, 3, 4, 5, 8, 16, 33, 64})
+      for (const std::int64_t count : {511, 5000})
+        for (const std::int64_t step : {1, 2, 3, 17}) {
+          const Tensor x = slice(counted({step * count}, dtype), 0, 0, kNone, step);
+          const std::vector<double> got = reals(repeat(x, times, 0)), from = reals(x);
+          for (std::int64_t i = 0; i < count * times; ++i)
+            ASSERT_EQ(got[static_cast<std::size_t>(i)], from[static_cast<std::size_t>(i / times)])
+                << name(dtype) << ", " << count << " elements " << step << " apart, " << times << " times, element "
+                << i;
+        }
+}
+
 TEST_P(ShortRowsMoves, finds_the_first_of_short_lines) {
   std::mt19937 random(11);
   for (const std::int64_t size : {5, 31, 32, 33, 64, 700})
