@@ -129,20 +129,20 @@ class JoinedLaunch {
   void find_order(std::size_t access, std::int64_t tile) {
     if (repeats_.empty()) repeats_.resize(orders_.size());
     repeats_[access] = std::make_unique_for_overwrite<RepeatOrder>();
-    repeat_kernels().order_of_bytes[bytes_of(access)](*repeats_[access],
-                                                      stride_of(kernel_, launch_, access, rows_axis_), columns_,
-                                                      std::min(tile, launch_.sizes[rows_axis_]));
+    repeat_kernels().find_order(*repeats_[access], bytes_of(access), stride_of(kernel_, launch_, access, rows_axis_),
+                                columns_, std::min(tile, launch_.sizes[rows_axis_]));
   }
   void fill_elements(std::size_t access, std::int64_t row, std::int64_t rows) {
     const std::int64_t run = launch_.sizes[rows_axis_], bytes = bytes_of(access);
     char* to = buffer(access);
     for (std::int64_t done = 0; done < rows;) {
       const std::int64_t count = std::min(rows - done, run - (row + done) % run);
-      repeat_kernels().of_bytes[bytes](*repeats_[access], {.to = to,
-                                                           .from = memory(access) + offset(access, row + done) * bytes,
-                                                           .step = stride_of(kernel_, launch_, access, rows_axis_),
-                                                           .count = count,
-                                                           .times = columns_});
+      repeat_kernels().repeat(*repeats_[access], bytes,
+                              {.to = to,
+                               .from = memory(access) + offset(access, row + done) * bytes,
+                               .step = stride_of(kernel_, launch_, access, rows_axis_),
+                               .count = count,
+                               .times = columns_});
       to += count * columns_ * bytes, done += count;
     }
   }

@@ -42,6 +42,7 @@ struct GraphNode {
   std::uint32_t record = 0;   // the node of the recording with the same shape, attributes and scalars
   bool dense = true;          // inputs only: row-major without gaps. Part of the structure.
   bool unit_inner = true;     // inputs only: the last axis has stride 1. Part of the structure.
+  int unit_axis = -1;         // inputs without unit_inner: the last axis with stride 1, or -1. Part of the structure.
   std::shared_ptr<const Subgraphs> subgraphs{};  // its functions; null for most ops
 };
 

@@ -229,8 +229,15 @@ class Parser {
         const std::size_t column = line.at();
         const std::string_view written = line.word("the name of an attribute");
         line.expect('=');
-        if (node.op == Op::input && (written == "dense" || written == "unit_inner")) {
+        if (node.op == Op::input && (written == "dense" || written == "unit_inner" || written == "unit_axis")) {
           if (depth_ > 0) line.fail(kWrongArgument, "only inputs of the whole program have a layout", column);
+          if (written == "unit_axis") {
+            const std::int64_t axis = line.integer();
+            if (axis < 0 || axis >= static_cast<std::int64_t>(kMaxRank))
+              line.fail(kWrongArgument, fmt::format("there is no axis {}", axis), column);
+            node.unit_axis = static_cast<int>(axis);
+            continue;
+          }
           (written == "dense" ? node.dense : node.unit_inner) = parse_boolean(line);
           continue;
         }

@@ -34,6 +34,7 @@ std::string attributes_text(const GraphNode& node) {
   std::vector<std::string> fields;
   if (!node.dense) fields.push_back("dense=false");
   if (!node.unit_inner) fields.push_back("unit_inner=false");
+  if (node.unit_axis >= 0) fields.push_back(fmt::format("unit_axis={}", node.unit_axis));
   const OpTraits& op = traits(node.op);
   const std::size_t length = attribute_list_length(op, node.attributes.size()).value_or(0);
   const std::int64_t* next = node.attributes.data();

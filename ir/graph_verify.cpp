@@ -43,6 +43,8 @@ struct NodeChecker {
     const OpTraits& op = traits(node.op);
     if (!attribute_list_length(op, node.attributes.size())) broken("wrong number of attributes");
     if (node.op != Op::input && !(node.dense && node.unit_inner)) broken("only inputs have a layout");
+    if (node.unit_axis >= 0 && (node.unit_inner || node.unit_axis + 1 >= static_cast<int>(node.shape.rank())))
+      broken("an axis of neighbors that cannot be one");
     const auto fields = op.fields;
     for (std::size_t i = 0; i < fields.size() && fields[i].kind != AttributeKind::list; ++i)
       if (fields[i].kind == AttributeKind::boolean && (node.attributes[i] & ~std::int64_t{1}) != 0)

@@ -27,6 +27,12 @@ std::int64_t element_count(std::span<const std::int64_t> sizes) {
   return product;
 }
 
+int last_unit_axis(std::span<const std::int64_t> strides) {
+  for (std::size_t axis = strides.size(); axis-- > 0;)
+    if (strides[axis] == 1) return static_cast<int>(axis);
+  return -1;
+}
+
 Shape dense_strides(std::span<const std::int64_t> sizes) {
   Shape strides(sizes);
   std::int64_t step = 1;

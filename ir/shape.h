@@ -67,6 +67,8 @@ std::optional<std::int64_t> checked_element_count(std::span<const std::int64_t> 
 std::int64_t element_count(std::span<const std::int64_t> sizes);
 /// Row-major strides in elements.
 Shape dense_strides(std::span<const std::int64_t> sizes);
+/// The last axis whose elements lie beside each other: with stride 1. -1 if there is none.
+int last_unit_axis(std::span<const std::int64_t> strides);
 /// True if elements lie in row-major order without gaps (axes of size 1 may have any stride).
 bool is_dense(std::span<const std::int64_t> sizes, std::span<const std::int64_t> strides);
 /// The broadcast shape of two, aligned to the right; nullopt if an axis differs and neither size is 1.

@@ -16,6 +16,7 @@ Graph import_graph(const Walk& walk) {
       out.op = Op::input;
       out.dense = n.is_dense_leaf();
       out.unit_inner = out.dense || n.rank == 0 || n.extra->strides[n.rank - 1u] == 1;
+      if (!out.unit_inner) out.unit_axis = last_unit_axis(n.extra->strides);
       graph.nodes.push_back(std::move(out));
       continue;
     }

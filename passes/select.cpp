@@ -217,6 +217,26 @@ bool is_of_short_rows(const Graph& g, const GraphNode& n, const Uses& uses) {
   return source.op == Op::input && uses.largest[value_of(g, n)] < whole;
 }
 
+/// Reductions of what lies across memory: a call goes along it, in the order of the tree
+/// (codegen_cpu/eager/reduce.cpp).
+bool is_across(const Graph& g, const GraphNode& n, const Uses& uses) {
+  constexpr std::int64_t kLarge = std::int64_t{1} << 14, kFewest = 32;
+  if (family(n.op) != Family::reduce) return false;
+  const ValueId v = n.operands[0].value;
+  const GraphNode& source = source_of(g, n.operands[0]);
+  const Shape& sizes = g.nodes[v].shape;
+  const std::int64_t whole = element_count(sizes);
+  if (source.op != Op::input || whole < kLarge || uses.largest[value_of(g, n)] >= whole) return false;
+  if (!source.dense && &source != &g.nodes[v]) return false;  // nobody knows how a view of it lies
+  const int unit = source.dense ? last_unit_axis(strides_of(g, v)) : source.unit_inner ? -1 : source.unit_axis;
+  const int last = static_cast<int>(sizes.rank()) - 1;
+  if (unit < 0 || unit == last) return false;
+  const auto is_reduced = [&](int axis) { return (reduced_axes(n) >> axis & 1) != 0; };
+  const DType lifted = compute_dtype(apply_rule(info(n.op).rule, operand_dtype(g, n))->operand);
+  return lifted == operand_dtype(g, n) && is_reduced(unit) != is_reduced(last) &&
+         sizes[static_cast<unsigned>(unit)] >= kFewest && (is_reduced(last) || !depends_on_order(n.op, lifted));
+}
+
 /// Copies of what is in memory, in other than row-major order: a call turns squares of it in registers.
 bool is_rearranged(const Program& program, const GraphNode& n, const Uses& uses) {
   const Graph& g = program.graph;
@@ -242,7 +262,8 @@ Choice choose(const Program& program, const GraphNode& n, const Uses& uses) {
   const bool fuses = compiles && !reduces_nothing && emits(program, n, uses.joins);
   const bool is_better_called =
       program.capabilities.rows_in_vectors &&
-      ((program.form != PlanForm::shipped && is_of_short_rows(g, n, uses)) || is_rearranged(program, n, uses));
+      ((program.form != PlanForm::shipped && (is_of_short_rows(g, n, uses) || is_across(g, n, uses))) ||
+       is_rearranged(program, n, uses));
   c.form = fuses && !is_better_called && !may_lose(*cell, g, n, operand) ? Form::emit : Form::call;
   if (cell == nullptr || !explains) return c;  // a call step chooses its kernel when it runs
   const KernelFunction* const kernel = n.context != 0 ? context_of(n.context).kernel : nullptr;

@@ -84,12 +84,18 @@ inline void Walk::add(Node* n, Storage* storage) {
 void Walk::add_leaf(Node* n, Storage* storage) {
   const bool dense = n->is_dense_leaf();
   bool unit = true;
-  if (!dense && n->rank > 0) unit = n->extra->strides[n->rank - 1u] == 1;
+  std::uint32_t across = 0;  // the axis of neighbors, if that is another one, and 1
+  if (!dense && n->rank > 0) {
+    unit = n->extra->strides[n->rank - 1u] == 1;
+    if (!unit) across = static_cast<std::uint32_t>(last_unit_axis(n->extra->strides) + 1);
+  }
   std::uint32_t* const words = key.extend(2);
   words[0] = head(*n, Op::input);
   const bool single = ends_in_single_elements(n->sizes());
   short_rows_ = std::rotl(short_rows_, 5) ^ (ends_in_short_rows(n->sizes()) ? 2u : 1u);
-  words[1] = (dense ? 1u : 0u) | (unit ? 2u : 0u) | (single ? 4u : 0u) | static_cast<std::uint32_t>(n->backend) << 8;
+  words[1] = (dense ? 1u : 0u) | (unit ? 2u : 0u) | (single ? 4u : 0u) | across << 3 |
+             static_cast<std::uint32_t>(n->backend) << 8;
+  static_assert(kMaxRank < 32);
   add(n, storage);
 }
 

@@ -97,23 +97,15 @@ class ReductionCall {
       : x_(args.inputs[0]),
         out_(args.outputs[0]),
         lifted_(compute_dtype(apply_rule(info(args.op).rule, x_.dtype)->operand)),
+        needs_order_(depends_on_order(args.op, lifted_)),
         loops_(loop_tables().reduce[static_cast<std::size_t>(args.op)][static_cast<std::size_t>(lifted_)]) {
     const bool has_positions = loops_.components > 1;
     MergedAxes axes = merged_axes(x_, attributes_of<ops::Reduction>(args).axes.value, has_positions);
-    if (lie_across(axes)) bring_into_order(axes);
-    is_row_ = axes.axis[axes.rank - 1].reduced;
-    unsigned inner = axes.rank;
-    while (!axes.axis[--inner].reduced) {}
-    reduced_ = axes.axis[inner];
-    if (!is_row_) column_ = axes.axis[axes.rank - 1];
-    for (unsigned i = 0; i < axes.rank; ++i) {
-      if (i == inner || (!is_row_ && i == axes.rank - 1)) continue;
-      (axes.axis[i].reduced ? passes_ : rows_).push(axes.axis[i]);
+    divide(axes);
+    if (!(is_row_ && goes_by_lanes()) && lie_across(axes)) {
+      bring_into_order(axes);
+      divide(axes);
     }
-    if (is_row_) choose_side();
-    block_ = is_row_ ? kReductionBlock : kColumnBlock;
-    per_pass_ = (reduced_.size + block_ - 1) / block_;
-    blocks_ = per_pass_ * passes_.count();
     cost_ = 0.05 + 0.04 * static_cast<double>(byte_size(x_.dtype));
   }
 
@@ -125,6 +117,29 @@ class ReductionCall {
   }
 
  private:
+  /// Into rows or columns, and what they are reduced along.
+  void divide(const MergedAxes& axes) {
+    rows_.rank = passes_.rank = 0;
+    const MergedAxis& last = axes.axis[axes.rank - 1];
+    unsigned inner = axes.rank;
+    while (!axes.axis[--inner].reduced) {}
+    reduced_ = axes.axis[inner];
+    // Columns that lie in order one by one are rows, where any order will do.
+    is_row_ = last.reduced ||
+              (is_dense() && last.stride != stored_bytes() && reduced_.size >= kFewestInOrder && !needs_order_);
+    if (!is_row_) column_ = last;
+    for (unsigned i = 0; i < axes.rank; ++i) {
+      if (i == inner || (!is_row_ && i == axes.rank - 1)) continue;
+      (axes.axis[i].reduced ? passes_ : rows_).push(axes.axis[i]);
+    }
+    if (is_row_) choose_side();
+    block_ = is_row_ ? kReductionBlock : kColumnBlock;
+    per_pass_ = (reduced_.size + block_ - 1) / block_;
+    blocks_ = per_pass_ * passes_.count();
+  }
+
+  static constexpr std::int64_t kFewestInOrder = 16;
+  std::int64_t stored_bytes() const { return static_cast<std::int64_t>(byte_size(x_.dtype)); }
   const char* data() const { return in_order_.size() != 0 ? in_order_.data() : static_cast<const char*>(x_.data); }
 
   /// Whether elements would be read one by one along the last axis, and lie side by side along another one.
@@ -276,14 +291,12 @@ class ReductionCall {
   void choose_side() {
     side_ = rows_.rank == 0 ? 0 : rows_.rank - 1;
     for (unsigned i = 0; i < rows_.rank; ++i)
-      if (rows_.axis[i].size >= kFewestSideBySide && lies_in_vectors(rows_.axis[i])) side_ = i;
+      if (rows_.axis[i].size >= kFewestSideBySide && rows_.axis[i].stride == stored_bytes()) side_ = i;
     if (lies_in_vectors(side())) return;
     for (unsigned i = 0; i < rows_.rank; ++i)
       if (side().size < kFewestSideBySide && rows_.axis[i].size > side().size) side_ = i;
   }
-  bool lies_in_vectors(const MergedAxis& axis) const {
-    return !converts() && axis.stride == static_cast<std::int64_t>(byte_size(x_.dtype));
-  }
+  bool lies_in_vectors(const MergedAxis& axis) const { return !converts() && axis.stride == stored_bytes(); }
   /// Whether rows are loaded as they are: half a vector of AVX-512 and more.
   bool has_vectors_along() const {
     constexpr std::int64_t kHalfVector = 32, kFewestFound = 6;  // of positions: fewer elements are better turned
@@ -291,7 +304,16 @@ class ReductionCall {
     const auto wide = static_cast<std::int64_t>(byte_size(lifted_));
     return !converts() && is_dense() && loops_.components == 1 && wide >= 4 && reduced_.size * wide > kHalfVector;
   }
+  /// Long rows whose neighbors lie beside each other: each lane of the tree, which has every 64th element of a row, is
+  /// a line of columns.
+  bool goes_by_lanes() const {
+    constexpr std::int64_t kFewestTasks = 4;  // one for so many threads
+    return reduced_.size > static_cast<std::int64_t>(kReductionLanes) && !is_dense() && blocks_ > 0 &&
+           side().size >= kFewestSideBySide && side().stride == stored_bytes() &&
+           !(converts() && loops_.components > 1) && side_tasks() * kFewestTasks >= thread_count();
+  }
   bool goes_side_by_side() const {
+    if (goes_by_lanes()) return true;
     constexpr std::int64_t kLongest = 24;  // of rows that have to be turned: longer ones fill lanes well enough
     if (blocks_ == 0 || per_pass_ > 1 || side().size < kFewestSideBySide) return false;
     if (blocks_ > static_cast<std::int64_t>(kReductionLanes) && side_tasks() < 2 * thread_count()) return false;
@@ -302,7 +324,12 @@ class ReductionCall {
   std::int64_t lanes_of_blocks() const { return std::min<std::int64_t>(blocks_, kReductionLanes); }
   /// Rows at a time: their elements and states stay in the first-level cache.
   std::int64_t most_side_by_side() const {
-    constexpr std::int64_t kElements = 4096, kMostRows = 512;
+    constexpr std::int64_t kElements = 4096, kMostRows = 512, kMostConverted = 64;
+    if (reduced_.size > static_cast<std::int64_t>(kReductionLanes)) {  // by lanes
+      if (converts()) return kMostConverted;
+      const std::int64_t of_thread = (side().size + thread_count() - 1) / thread_count();
+      return std::clamp((of_thread + kMostLanes - 1) / kMostLanes * kMostLanes, kMostLanes, kMostRows);
+    }
     return std::clamp(kElements / std::max(reduced_.size, lanes_of_blocks()), kMostLanes, kMostRows);
   }
   std::int64_t side_tasks() const {
@@ -312,6 +339,11 @@ class ReductionCall {
     return tasks;
   }
 
+  /// While the elements of a block are merged.
+  std::int64_t lines_of_states() const {
+    const auto lanes = static_cast<std::int64_t>(kReductionLanes);
+    return reduced_.size > lanes ? lanes : std::max<std::int64_t>(reduced_.size / 2, 1);
+  }
   struct SideBuffers {
     States states, parts;  // of each lane of the tree of blocks, with `pitch` rows between them; of a block
     std::int64_t pitch;
@@ -327,7 +359,7 @@ class ReductionCall {
     const auto bytes = static_cast<std::int64_t>(byte_size(out_.dtype));
     parallel_for(0, side_tasks(), task_cost, [&](std::int64_t first, std::int64_t last) {
       const std::int64_t pitch = most + kMostLanes;
-      const std::int64_t lines = std::max<std::int64_t>(reduced_.size / 2, 1);  // of states, while rows are merged
+      const std::int64_t lines = lines_of_states();
       SideBuffers buffers{.states = {loops_, pitch * (lanes_of_blocks() + lines)},
                           .parts = {loops_, blocks_ > lanes_of_blocks() ? pitch * lines : 0},
                           .pitch = pitch,
@@ -360,12 +392,39 @@ class ReductionCall {
       const std::int64_t number = b % static_cast<std::int64_t>(kReductionLanes);
       const bool is_first = b == number;  // of its lane: it has been combined with the identity
       const States::Pointers to = is_first ? lane(number) : buffers.parts.at(0);
-      reduce_block_side_by_side(offset + of_rows.offset, of_rows.first, rows, to, buffers);
+      if (reduced_.size > static_cast<std::int64_t>(kReductionLanes))
+        reduce_lanes(offset, of_rows, rows, to, buffers);
+      else
+        reduce_block_side_by_side(offset + of_rows.offset, of_rows.first, rows, to, buffers);
       if (!is_first) merge_columns(lane(number), to, rows);
     }
-    const std::int64_t lanes = lanes_of_blocks();
+    merge_lanes(buffers.states.at(0), lanes_of_blocks(), rows, buffers.pitch);
+  }
+  /// By the tree of ir/kernel.h; lanes are lines of states.
+  void merge_lanes(const States::Pointers& states, std::int64_t lanes, std::int64_t rows, std::int64_t pitch) const {
     for (auto half = static_cast<std::int64_t>(kReductionLanes) / 2; half > 0; half /= 2)
-      for (std::int64_t i = 0; i < half && i + half < lanes; ++i) merge_columns(lane(i), lane(i + half), rows);
+      for (std::int64_t i = 0; i < half && i + half < lanes; ++i)
+        merge_columns(after(states, i * pitch), after(states, (i + half) * pitch), rows);
+  }
+  void reduce_lanes(std::int64_t offset, const Block& b, std::int64_t rows, const States::Pointers& to,
+                    SideBuffers& buffers) const {
+    // Positions are counted along a line, and what needs no order needs no lanes.
+    const bool is_one = !converts() && !needs_order_;
+    const std::int64_t lanes = is_one ? 1 : std::min(b.size, static_cast<std::int64_t>(kReductionLanes));
+    for (std::int64_t lane = 0; lane < lanes; ++lane) {
+      const char* const x = data() + offset + b.offset + lane * reduced_.stride;
+      const std::int64_t count = (b.size - lane + lanes - 1) / lanes, step = lanes * reduced_.stride;
+      const States::Pointers state = after(to, lane * buffers.pitch);
+      if (!converts()) {
+        loops_.column_block(x, step, count, rows, b.first, state.at);
+        continue;
+      }
+      const std::int64_t line = rows * static_cast<std::int64_t>(byte_size(lifted_));
+      char* const converted = RowBuffers::of(buffers.rows.converted);
+      for (std::int64_t i = 0; i < count; ++i) convert(converted + i * line, x + i * step, rows);
+      loops_.column_block(converted, line, count, rows, b.first, state.at);
+    }
+    merge_lanes(to, lanes, rows, buffers.pitch);
   }
   void reduce_block_side_by_side(std::int64_t offset, std::int64_t position, std::int64_t rows,
                                  const States::Pointers& to, SideBuffers& buffers) const {
@@ -501,6 +560,7 @@ class ReductionCall {
   const TensorView &x_, &out_;
   Scratch<char> in_order_{0};
   DType lifted_;
+  const bool needs_order_;
   const ReduceLoops& loops_;
   MergedAxis reduced_{}, column_{};
   MergedAxes rows_, passes_;

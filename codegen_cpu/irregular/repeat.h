@@ -25,10 +25,12 @@ struct RepeatOrder {
   alignas(64) std::uint8_t order[kMostBytes * 64];
 };
 
+/// Of elements of 1, 2, 4 or 8 bytes.
 struct RepeatKernels {
-  // Of elements of 1, 2, 4 and 8 bytes. The order is for runs of this step and of these times; few elements have none.
-  void (*order_of_bytes[9])(RepeatOrder&, std::int64_t step, std::int64_t times, std::int64_t count);
-  void (*of_bytes[9])(const RepeatOrder&, const RepeatedElements&);
+  /// For runs of about `count` elements of this step and times; few elements have no order.
+  void (*find_order)(RepeatOrder&, std::int64_t element_bytes, std::int64_t step, std::int64_t times,
+                     std::int64_t count);
+  void (*repeat)(const RepeatOrder&, std::int64_t element_bytes, const RepeatedElements&);
 };
 extern const RepeatKernels kRepeatBaseline;
 #if defined(__x86_64__)

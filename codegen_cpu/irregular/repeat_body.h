@@ -34,18 +34,17 @@ inline bool find_places(RepeatOrder& o, std::int64_t element, std::int64_t step,
   return o.reach <= RepeatOrder::kMostReach;
 }
 
-template <class T> void find_order([[maybe_unused]] RepeatOrder& o, [[maybe_unused]] std::int64_t step,
-                                   [[maybe_unused]] std::int64_t times, [[maybe_unused]] std::int64_t count) {
+inline void find_order([[maybe_unused]] RepeatOrder& o, [[maybe_unused]] std::int64_t element,
+                       [[maybe_unused]] std::int64_t step, [[maybe_unused]] std::int64_t times,
+                       [[maybe_unused]] std::int64_t count) {
   o.vector_bytes = 0;
 #if defined(__AVX2__)
-  constexpr std::int64_t kElement = sizeof(T);
   constexpr std::int64_t kFarthest = 4096;  // apart: beyond, no two lie in one window
-  if (step < 1 || step > kFarthest || times < 2 || times * kElement > RepeatOrder::kMostBytes) return;
+  if (step < 1 || step > kFarthest || times < 2 || times * element > RepeatOrder::kMostBytes) return;
   const auto is_found = [&](std::int64_t vector_bytes, std::int64_t parts) {
-    const std::int64_t group = vector_bytes / kElement;
-    if (count < kFewestGroups * group) return false;
+    if (count < kFewestGroups * (vector_bytes / element)) return false;
     o.vector_bytes = vector_bytes, o.parts = parts;
-    return find_places(o, kElement, step, times);
+    return find_places(o, element, step, times);
   };
 #if defined(__AVX512BW__)
   if (is_found(64, 1)) return;
@@ -79,16 +78,15 @@ inline void write_vector(const RepeatOrder& o, std::int64_t i, char* to, const c
 }
 
 /// Nothing behind the last element is read or written: the last groups are read from a copy.
-template <class T, std::int64_t kVector, std::int64_t kParts>
-void write_groups(const RepeatOrder& o, const RepeatedElements& r) {
-  constexpr std::int64_t kElement = sizeof(T), kGroup = kVector / kElement;
-  const std::int64_t step = r.step * kElement;
+template <std::int64_t kVector, std::int64_t kParts>
+void write_groups(const RepeatOrder& o, std::int64_t element, const RepeatedElements& r) {
+  const std::int64_t step = r.step * element, group = kVector / element * step;
   char* to = static_cast<char*>(r.to);
-  char* const end = to + r.count * r.times * kElement;
+  char* const end = to + r.count * r.times * element;
   const char* from = static_cast<const char*>(r.from);
-  const char* const from_end = from + (r.count - 1) * step + kElement;
+  const char* const from_end = from + (r.count - 1) * step + element;
   const std::int64_t times = r.times, reach = o.reach;
-  for (; from_end - from >= reach; from += kGroup * step, to += times * kVector) {
+  for (; from_end - from >= reach; from += group, to += times * kVector) {
     std::int64_t i = 0;
     for (; i + 2 <= times; i += 2) {
       write_vector<kVector, kParts>(o, i, to + i * kVector, from);
@@ -97,7 +95,7 @@ void write_groups(const RepeatOrder& o, const RepeatedElements& r) {
     if (i < times) write_vector<kVector, kParts>(o, i, to + i * kVector, from);
   }
   alignas(64) char rest[RepeatOrder::kMostReach], vector[kVector];
-  for (; to < end; from += kGroup * step) {
+  for (; to < end; from += group) {
     __builtin_memcpy(rest, from, static_cast<std::size_t>(from_end - from < reach ? from_end - from : reach));
     for (std::int64_t i = 0; i < times && to < end; ++i, to += kVector) {
       const bool is_whole = end - to >= kVector;
@@ -118,21 +116,28 @@ template <class T> void fill_line(T* to, T element, std::int64_t times) {
   for (; j < times; ++j) to[j] = element;
 }
 
-template <class T> void repeat([[maybe_unused]] const RepeatOrder& o, const RepeatedElements& r) {
-#if defined(__AVX512BW__)
-  if (o.vector_bytes == 64) return write_groups<T, 64, 1>(o, r);
-#endif
-#if defined(__AVX2__)
-  if (o.vector_bytes == 32) return o.parts == 1 ? write_groups<T, 32, 1>(o, r) : write_groups<T, 32, 2>(o, r);
-#endif
+template <class T> void repeat_one_by_one(const RepeatedElements& r) {
   for (std::int64_t i = 0; i < r.count; ++i)
     fill_line(static_cast<T*>(r.to) + i * r.times, static_cast<const T*>(r.from)[i * r.step], r.times);
 }
 
-constexpr RepeatKernels kKernels{{nullptr, &find_order<std::uint8_t>, &find_order<std::uint16_t>, nullptr,
-                                  &find_order<std::uint32_t>, nullptr, nullptr, nullptr, &find_order<std::uint64_t>},
-                                 {nullptr, &repeat<std::uint8_t>, &repeat<std::uint16_t>, nullptr,
-                                  &repeat<std::uint32_t>, nullptr, nullptr, nullptr, &repeat<std::uint64_t>}};
+inline void repeat([[maybe_unused]] const RepeatOrder& o, std::int64_t element, const RepeatedElements& r) {
+#if defined(__AVX512BW__)
+  if (o.vector_bytes == 64) return write_groups<64, 1>(o, element, r);
+#endif
+#if defined(__AVX2__)
+  if (o.vector_bytes == 32 && o.parts == 1) return write_groups<32, 1>(o, element, r);
+  if (o.vector_bytes == 32) return write_groups<32, 2>(o, element, r);
+#endif
+  switch (element) {
+    case 1: return repeat_one_by_one<std::uint8_t>(r);
+    case 2: return repeat_one_by_one<std::uint16_t>(r);
+    case 4: return repeat_one_by_one<std::uint32_t>(r);
+    default: return repeat_one_by_one<std::uint64_t>(r);
+  }
+}
+
+constexpr RepeatKernels kKernels{&find_order, &repeat};
 
 }  // namespace
 }  // namespace fermata

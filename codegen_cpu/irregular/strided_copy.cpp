@@ -181,11 +181,11 @@ template <class T> RepeatElements<T> repeat_kernel(std::int64_t times) {
 template <class T> bool find_repeat_order(RepeatOrder& order, const Axis& axis, std::int64_t times) {
   constexpr std::int64_t kMany = 512;  // what is left behind groups of vectors takes as long as some hundred
   if (axis.size < kMany) return false;
-  if constexpr (sizeof(T) <= 8) repeat_kernels().order_of_bytes[sizeof(T)](order, axis.from, times, axis.size);
+  if constexpr (sizeof(T) <= 8) repeat_kernels().find_order(order, sizeof(T), axis.from, times, axis.size);
   return order.vector_bytes != 0;
 }
 template <class T> void repeat_in_vectors(const RepeatOrder& order, const RepeatedElements& elements) {
-  if constexpr (sizeof(T) <= 8) repeat_kernels().of_bytes[sizeof(T)](order, elements);
+  if constexpr (sizeof(T) <= 8) repeat_kernels().repeat(order, sizeof(T), elements);
 }
 
 /// Elements that are each repeated a few times, as by repeat(): false where the copy is another one.

@@ -117,6 +117,7 @@ Graph graph_of(const Program& program, std::span<const std::uint32_t> results) {
       const Shape& strides = n.type.strides;
       node.dense = strides.rank() == 0 && n.type.offset == 0;
       node.unit_inner = strides.rank() == 0 || strides[strides.rank() - 1] == 1;
+      if (!node.unit_inner) node.unit_axis = last_unit_axis(strides);
     }
     values.push_back(static_cast<ValueId>(graph.nodes.size()));
     graph.nodes.push_back(std::move(node));

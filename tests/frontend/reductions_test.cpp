@@ -214,6 +214,55 @@ TEST(ReductionBits, AreTheSameForRowsOfEveryLength) {
   set_compile_policy(before);
 }
 
+/// Operands whose neighbors lie along another axis than the last one are reduced by lanes that are columns of memory,
+/// or, where any order will do, along memory. The trees stay those of the view's rows and columns.
+TEST(ReductionBits, OfOperandsThatLieAcrossAreThoseOfCopies) {
+  const CompilePolicy before = set_compile_policy(CompilePolicy::immediate);
+  using Reduction = Tensor (*)(const Tensor&, std::int64_t);
+  const Reduction reductions[] = {[](const Tensor& x, std::int64_t axis) { return sum(x, axis); },
+                                  [](const Tensor& x, std::int64_t axis) { return prod(x, axis); },
+                                  [](const Tensor& x, std::int64_t axis) { return max(x, axis); },
+                                  [](const Tensor& x, std::int64_t axis) { return min(x, axis); },
+                                  [](const Tensor& x, std::int64_t axis) { return argmax(x, axis); },
+                                  [](const Tensor& x, std::int64_t axis) { return argmin(x, axis); }};
+  const auto values_of = [](Mode mode, auto&& f) {
+    const ModeGuard guard(mode);
+    return f().astype(DType::f64).template to_vector<double>();
+  };
+  struct Case {
+    Shape sizes;
+    std::vector<std::int64_t> order;
+  };
+  const Case cases[] = {{{65, 300}, {1, 0}},      {{200, 100}, {1, 0}},           {{8300, 33}, {1, 0}},
+                        {{33, 8300}, {1, 0}},     {{40, 1000}, {1, 0}},           {{3, 90, 130}, {0, 2, 1}},
+                        {{90, 3, 64}, {2, 1, 0}}, {{3, 70, 5, 100}, {0, 3, 1, 2}}};
+  for (const auto& [sizes, order] : cases) {
+    const ModeGuard eager(Mode::eager);
+    const std::vector<std::int64_t> lengths(sizes.begin(), sizes.end());
+    Tensor x = where(rand(lengths) < 0.3, where(rand(lengths) < 0.5, -0.0, 0.0), randn(lengths));
+    x = where(rand(lengths) < 0.001, std::numeric_limits<double>::quiet_NaN(), x);
+    for (const DType dtype : {DType::f32, DType::f64, DType::i64, DType::i16, DType::u8, DType::bf16, DType::boolean}) {
+      const Tensor y = (is_floating(dtype) ? x : nan_to_num(x) * 3).astype(dtype).sync();
+      const Tensor view = permute_dims(y, order), dense = copy(view).sync();
+      for (std::size_t r = 0; r < std::size(reductions); ++r)
+        for (std::int64_t axis = 0; axis < view.rank(); ++axis) {
+          const std::vector<double> wanted = values_of(Mode::eager, [&] { return reductions[r](dense, axis); });
+          const std::vector<double> others[] = {
+              values_of(Mode::eager, [&] { return reductions[r](view, axis); }),
+              values_of(Mode::compiled, [&] { return reductions[r](view, axis); }),
+              values_of(Mode::compiled, [&] { return reductions[r](permute_dims(y, order), axis); })};
+          for (const std::vector<double>& other : others)
+            for (std::size_t i = 0; i < wanted.size(); ++i)
+              ASSERT_TRUE((std::isnan(wanted[i]) && std::isnan(other[i])) ||
+                          std::bit_cast<std::uint64_t>(wanted[i]) == std::bit_cast<std::uint64_t>(other[i]))
+                  << name(dtype) << ' ' << view.shape() << ", reduction " << r << " over axis " << axis << ", way "
+                  << &other - others << ", element " << i << ": " << wanted[i] << ", " << other[i];
+        }
+    }
+  }
+  set_compile_policy(before);
+}
+
 /// What lies in another order is reduced in the order of memory, in both modes: its bits are those of the tensor that
 /// it is a view of. Positions of extremes are counted along the axes of the view.
 TEST_P(Reductions, OfTurnedOperandsAreInTheOrderOfMemory) {

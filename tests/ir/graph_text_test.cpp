@@ -16,14 +16,15 @@ namespace {
 bool same_node(const GraphNode& a, const GraphNode& b) {
   return a.op == b.op && a.dtype == b.dtype && a.shape == b.shape && a.operands == b.operands &&
          a.attributes == b.attributes && a.scalars == b.scalars && a.record == b.record && a.dense == b.dense &&
-         a.unit_inner == b.unit_inner && (a.subgraphs == nullptr) == (b.subgraphs == nullptr);
+         a.unit_inner == b.unit_inner && a.unit_axis == b.unit_axis &&
+         (a.subgraphs == nullptr) == (b.subgraphs == nullptr);
 }
 
 class GraphText : public testing::SeededTest {};
 
 TEST_F(GraphText, ReadsBackToTheSameGraph) {
   std::set<Op> met;
-  for (int round = 0; round < 1000; ++round) {
+  for (int round = 0; round < 3000; ++round) {
     const Graph graph = testing::RandomGraph(random_).make(static_cast<std::size_t>(between(1, 30)));
     verify(graph);
     const std::string text = to_string(graph);

@@ -68,6 +68,8 @@ class RandomGraph {
     }
     for (std::int64_t i = 0; i < operands; ++i) node.operands.push_back({some_value(), 0});
     if (op == Op::input) node.dense = between(0, 1) != 0, node.unit_inner = node.dense || between(0, 1) != 0;
+    if (op == Op::input && !node.unit_inner && node.shape.rank() > 1)
+      node.unit_axis = static_cast<int>(between(-1, node.shape.rank() - 2));
     if (is_pointwise(op)) replace_by_scalars(node);
     if (op == Op::full) node.scalars = {some_bits(node.dtype)};
     if (family(op) == Family::random) node.scalars = {random_(), random_()};
