@@ -191,11 +191,16 @@ struct Converter {
     const double beyond = std::ldexp(1.0, is_signed ? bits - 1 : bits);  // the largest integer plus one
     const double largest =
         from == DType::f32 ? std::nextafter(static_cast<float>(beyond), 0.0F) : std::nextafter(beyond, 0.0);
-    Value* inside = b.CreateSelect(b.CreateFCmpORD(x, x), x, constant(0));
+    // NaN is neither above 0, which is the lowest of an unsigned integer, nor below `largest`.
+    Value* inside = b.CreateSelect(b.CreateFCmpOGT(x, constant(lowest)), x, constant(lowest));
     inside = b.CreateSelect(b.CreateFCmpOLT(inside, constant(largest)), inside, constant(largest));
-    inside = b.CreateSelect(b.CreateFCmpOGT(inside, constant(lowest)), inside, constant(lowest));
-    if (bits < 32) return b.CreateTrunc(b.CreateFPToSI(inside, type(DType::i32)), type(to));
-    Value* const rounded = is_signed ? b.CreateFPToSI(inside, type(to)) : b.CreateFPToUI(inside, type(to));
+    const auto zero_for_nan = [&](Value* integers) {
+      if (!is_signed) return integers;
+      return b.CreateSelect(b.CreateFCmpORD(x, x), integers, llvm::Constant::getNullValue(integers->getType()));
+    };
+    if (bits < 32) return b.CreateTrunc(zero_for_nan(b.CreateFPToSI(inside, type(DType::i32))), type(to));
+    Value* const rounded =
+        zero_for_nan(is_signed ? b.CreateFPToSI(inside, type(to)) : b.CreateFPToUI(inside, type(to)));
     if (bits <= (from == DType::f32 ? 24 : 53)) return rounded;
     // `largest` is below the largest integer, which is not a float.
     const std::uint64_t limit = ~std::uint64_t{0} >> (is_signed ? 65 - bits : 64 - bits);
