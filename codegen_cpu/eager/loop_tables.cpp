@@ -11,6 +11,7 @@ namespace {
     isa::add_unary(t), isa::add_special(t), isa::add_binary(t), isa::add_comparisons(t);       \
     isa::add_integer_ops(t);                                                                   \
     isa::add_casts(t), isa::add_random(t), isa::add_reductions(t), isa::add_arg_reductions(t); \
+    isa::add_integer_sums(t);                                                                  \
   }
 
 constexpr InstructionSet kInstructionSets[] = {

@@ -49,11 +49,21 @@ struct ReduceLoops {
   void (*finish)(const void* const* states, void* out, std::int64_t n);
 };
 
+/// Sums of integers that are narrower than their sums; `row` is null for other dtypes.
+struct WideSum {
+  /// Of `n` contiguous elements.
+  void (*row)(const void* x, std::int64_t n, std::uint64_t* total) = nullptr;
+  /// Of each column of `rows` rows. Row r is at x + r * row_bytes.
+  void (*columns)(const void* x, std::int64_t row_bytes, std::int64_t rows, std::int64_t columns,
+                  std::uint64_t* totals) = nullptr;
+};
+
 struct LoopTables {
   std::array<std::array<InnerLoop, kDTypeCount>, kOpCount> pointwise{};
   std::array<std::array<CastLoop, kDTypeCount>, kDTypeCount> cast{};  // [from][to]; holes go by way of another dtype
   std::array<std::array<RandomLoop, kDTypeCount>, kOpCount> random{};
   std::array<std::array<ReduceLoops, kDTypeCount>, kOpCount> reduce{};
+  std::array<WideSum, kDTypeCount> wide_sum{};
 };
 
 /// A set of compiled loops and whether this processor can run them.
@@ -80,6 +90,7 @@ const LoopTables& loop_tables();
   void add_casts(LoopTables& tables);          \
   void add_random(LoopTables& tables);         \
   void add_reductions(LoopTables& tables);     \
+  void add_integer_sums(LoopTables& tables);   \
   void add_arg_reductions(LoopTables& tables); \
   }
 FERMATA_EAGER_SHARDS(avx512)

@@ -98,6 +98,7 @@ class ReductionCall {
         out_(args.outputs[0]),
         lifted_(compute_dtype(apply_rule(info(args.op).rule, x_.dtype)->operand)),
         needs_order_(depends_on_order(args.op, lifted_)),
+        sum_(args.op == Op::sum ? loop_tables().wide_sum[static_cast<std::size_t>(x_.dtype)] : WideSum{}),
         loops_(loop_tables().reduce[static_cast<std::size_t>(args.op)][static_cast<std::size_t>(lifted_)]) {
     const bool has_positions = loops_.components > 1;
     MergedAxes axes = merged_axes(x_, attributes_of<ops::Reduction>(args).axes.value, has_positions);
@@ -181,6 +182,8 @@ class ReductionCall {
             pass * reduced_.size + begin};
   }
   bool converts() const { return x_.dtype != lifted_; }
+  bool sums_narrow() const { return sum_.row != nullptr; }
+  static std::uint64_t* sums(const States::Pointers& states) { return static_cast<std::uint64_t*>(states.at[0]); }
   void convert(void* to, const void* from, std::int64_t n) const {
     loop_tables().cast[static_cast<std::size_t>(x_.dtype)][static_cast<std::size_t>(lifted_)](to, from, n);
   }
@@ -225,6 +228,7 @@ class ReductionCall {
       gather(gathered, static_cast<const char*>(x), reduced_.stride, b.size, byte_size(x_.dtype));
       x = gathered;
     }
+    if (sums_narrow()) return sum_.row(x, b.size, sums(to));
     if (converts()) {
       char* converted = RowBuffers::of(buffers.converted);
       convert(converted, x, b.size);
@@ -326,7 +330,7 @@ class ReductionCall {
   std::int64_t most_side_by_side() const {
     constexpr std::int64_t kElements = 4096, kMostRows = 512, kMostConverted = 64;
     if (reduced_.size > static_cast<std::int64_t>(kReductionLanes)) {  // by lanes
-      if (converts()) return kMostConverted;
+      if (converts() && !sums_narrow()) return kMostConverted;
       const std::int64_t of_thread = (side().size + thread_count() - 1) / thread_count();
       return std::clamp((of_thread + kMostLanes - 1) / kMostLanes * kMostLanes, kMostLanes, kMostRows);
     }
@@ -409,12 +413,13 @@ class ReductionCall {
   void reduce_lanes(std::int64_t offset, const Block& b, std::int64_t rows, const States::Pointers& to,
                     SideBuffers& buffers) const {
     // Positions are counted along a line, and what needs no order needs no lanes.
-    const bool is_one = !converts() && !needs_order_;
+    const bool is_one = (!converts() || sums_narrow()) && !needs_order_;
     const std::int64_t lanes = is_one ? 1 : std::min(b.size, static_cast<std::int64_t>(kReductionLanes));
     for (std::int64_t lane = 0; lane < lanes; ++lane) {
       const char* const x = data() + offset + b.offset + lane * reduced_.stride;
       const std::int64_t count = (b.size - lane + lanes - 1) / lanes, step = lanes * reduced_.stride;
       const States::Pointers state = after(to, lane * buffers.pitch);
+      if (sums_narrow()) return sum_.columns(x, step, count, rows, sums(state));
       if (!converts()) {
         loops_.column_block(x, step, count, rows, b.first, state.at);
         continue;
@@ -473,7 +478,7 @@ class ReductionCall {
     }
   };
   bool columns_in_place() const {
-    return !converts() && (column_.stride == static_cast<std::int64_t>(byte_size(x_.dtype)) || column_.size == 1);
+    return (!converts() || sums_narrow()) && (column_.stride == stored_bytes() || column_.size == 1);
   }
   std::int64_t tile() const { return columns_in_place() ? kTile : 64; }
 
@@ -481,7 +486,9 @@ class ReductionCall {
                            const States::Pointers& to, ColumnBuffers& buffers) const {
     const Block b = block(number);
     const char* x = data() + rows_.offset(row) + b.offset + begin * column_.stride;
-    if (columns_in_place()) return loops_.column_block(x, reduced_.stride, b.size, count, b.first, to.at);
+    if (columns_in_place())
+      return sums_narrow() ? sum_.columns(x, reduced_.stride, b.size, count, sums(to))
+                           : loops_.column_block(x, reduced_.stride, b.size, count, b.first, to.at);
     const auto stored = static_cast<std::int64_t>(byte_size(x_.dtype)),
                wide = static_cast<std::int64_t>(byte_size(lifted_));
     char* gathered = buffers.get(buffers.gathered);
@@ -494,6 +501,7 @@ class ReductionCall {
       for (std::int64_t r = 0; r < b.size; ++r)
         gather(gathered + r * count * stored, x + r * reduced_.stride, column_.stride, count, byte_size(x_.dtype));
     }
+    if (sums_narrow()) return sum_.columns(gathered, count * stored, b.size, count, sums(to));
     if (converts()) convert(buffers.get(buffers.converted), gathered, b.size * count);
     loops_.column_block(converts() ? buffers.converted.get() : gathered, count * wide, b.size, count, b.first, to.at);
   }
@@ -561,6 +569,7 @@ class ReductionCall {
   Scratch<char> in_order_{0};
   DType lifted_;
   const bool needs_order_;
+  const WideSum sum_;
   const ReduceLoops& loops_;
   MergedAxis reduced_{}, column_{};
   MergedAxes rows_, passes_;

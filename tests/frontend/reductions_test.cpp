@@ -214,6 +214,32 @@ TEST(ReductionBits, AreTheSameForRowsOfEveryLength) {
   set_compile_policy(before);
 }
 
+/// Sums of integers that are narrower than their sums are added as they are stored: those of their extremes do not fit.
+TEST_P(Reductions, SumsOfNarrowIntegers) {
+  const Shape shapes[] = {{300, 517}, {5000, 35}, {33, 9000}};
+  for (const DType dtype : {DType::u8, DType::i8, DType::u16, DType::i16, DType::u32, DType::i32, DType::boolean})
+    for (const Shape& shape : shapes) {
+      const std::vector<std::int64_t> sizes(shape.begin(), shape.end());
+      const double highest =
+          dtype == DType::boolean
+              ? 1
+              : std::ldexp(1.0, static_cast<int>(8 * byte_size(dtype)) - (is_signed(dtype) ? 1 : 0)) - 1;
+      const Tensor extremes =
+          where(rand(sizes, DType::f64) < 0.9, is_signed(dtype) ? -highest - 1 : highest, highest / 2);
+      const Tensor x = extremes.astype(dtype).sync(),
+                   wide = x.astype(is_signed(dtype) ? DType::i64 : DType::u64).sync();
+      const auto views = [](const Tensor& t) {
+        return std::vector{t, t.mT(), flip(t, {1}), t.slice(1, 1, kNone, 2), t.slice(0, 1, kNone, 3).mT()};
+      };
+      const std::vector<Tensor> narrow = views(x), wanted = views(wide);
+      for (std::size_t i = 0; i < narrow.size(); ++i)
+        for (const std::int64_t axis : {0, 1})
+          ASSERT_EQ(sum(narrow[i], axis).astype(DType::i64).to_vector<std::int64_t>(),
+                    sum(wanted[i], axis).astype(DType::i64).to_vector<std::int64_t>())
+              << name(dtype) << ' ' << shape << ", view " << i << ", axis " << axis;
+    }
+}
+
 /// Operands whose neighbors lie along another axis than the last one are reduced by lanes that are columns of memory,
 /// or, where any order will do, along memory. The trees stay those of the view's rows and columns.
 TEST(ReductionBits, OfOperandsThatLieAcrossAreThoseOfCopies) {
