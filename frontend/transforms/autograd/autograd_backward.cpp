@@ -7,7 +7,7 @@
 #include <optional>
 #include <queue>
 #include <unordered_map>
-#include <unordered_set>
+#include <utility>
 
 #include "dispatch/registration.h"
 #include "fermata/autograd.h"
@@ -292,50 +292,61 @@ class BackwardPass {
 
 }  // namespace
 
-bool TapeScan::needs(const GradNode* node) const { return std::ranges::binary_search(needed, node); }
+bool GradNodes::insert(const GradNode* node) {
+  constexpr std::size_t kLeast = 64;
+  if (2 * (count_ + 1) > slots_.size()) {
+    const std::vector<const GradNode*> before =
+        std::exchange(slots_, std::vector<const GradNode*>(std::max(kLeast, 2 * slots_.size())));
+    for (const GradNode* moved : before)
+      if (moved != nullptr) slots_[slot_of(moved)] = moved;
+  }
+  const GradNode*& slot = slots_[slot_of(node)];
+  if (slot != nullptr) return false;
+  slot = node, ++count_;
+  return true;
+}
 
 TapeScan scan_tape(std::span<const GradEdge> roots, std::span<const GradEdge> targets, bool bounded) {
   const auto is_target = [&](const GradNode* n) {
     return std::ranges::any_of(targets, [n](const GradEdge& t) { return t.get() == n; });
   };
   TapeScan scan;
-  std::unordered_map<const GradNode*, bool> reached;  // true: needed
+  GradNodes reached;
   std::vector<const GradNode*> order;
   for (const GradEdge& root : roots)
-    if (reached.try_emplace(root.get(), false).second) order.push_back(root.get());
+    if (reached.insert(root.get())) order.push_back(root.get());
   for (std::size_t i = 0; i < order.size(); ++i) {
     bool ends = true;
     if (bounded && is_target(order[i])) continue;
     for (const GradOperand& o : order[i]->operands()) {
       if (!o.edge) continue;
       ends = false;
-      if (reached.try_emplace(o.edge.get(), false).second) order.push_back(o.edge.get());
+      if (reached.insert(o.edge.get())) order.push_back(o.edge.get());
     }
     if (ends && !is_target(order[i])) scan.reaches_others = true;
   }
   std::ranges::sort(order, {}, &GradNode::depth);
   for (const GradNode* n : order) {
     const bool needed = is_target(n) || std::ranges::any_of(n->operands(), [&](const GradOperand& o) {
-                          const auto at = o.edge ? reached.find(o.edge.get()) : reached.end();
-                          return at != reached.end() && at->second;
+                          return o.edge && scan.needed.has(o.edge.get());
                         });
-    if (needed) reached[n] = true, scan.needed.push_back(n);
+    if (needed) scan.needed.insert(n);
   }
-  std::ranges::sort(scan.needed);
   return scan;
 }
 
 bool has_live_history(const Tensor& tensor) {
   const GradEdge root = grad_edge(tensor);
   if (!root) return false;
-  std::unordered_set<const GradNode*> seen{root.get()};
+  GradNodes seen;
+  seen.insert(root.get());
   std::vector<const GradNode*> waiting{root.get()};
   while (!waiting.empty()) {
     const GradNode* node = waiting.back();
     waiting.pop_back();
     if (node->spent) return false;
     for (const GradOperand& o : node->operands())
-      if (o.edge && seen.insert(o.edge.get()).second) waiting.push_back(o.edge.get());
+      if (o.edge && seen.insert(o.edge.get())) waiting.push_back(o.edge.get());
   }
   return true;
 }

@@ -1,6 +1,8 @@
 // The backward pass over the tape.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -16,12 +18,30 @@ struct BackwardOptions {
   bool bounded = false;       // targets pass nothing on: what is below them is another tape's business
 };
 
+/// Nodes of the tape, in a table with open addresses: a pass asks several times for each of its operands.
+class GradNodes {
+ public:
+  /// False if it was there.
+  bool insert(const GradNode* node);
+  bool has(const GradNode* node) const { return !slots_.empty() && slots_[slot_of(node)] != nullptr; }
+
+ private:
+  /// Of the node, or the empty one where it belongs.
+  std::size_t slot_of(const GradNode* node) const {
+    constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15;
+    std::size_t slot = (reinterpret_cast<std::uintptr_t>(node) * kGolden) >> 32;
+    while (slots_[slot &= slots_.size() - 1] != nullptr && slots_[slot] != node) ++slot;
+    return slot;
+  }
+  std::vector<const GradNode*> slots_;  // a power of two, at most half of them used
+  std::size_t count_ = 0;
+};
+
 /// What can be reached from a node of the tape.
 struct TapeScan {
-  /// Every node from which one of the targets is reached, targets included.
-  std::vector<const GradNode*> needed;  // sorted by address
-  bool reaches_others = false;          // is there an end of the tape that is no target?
-  bool needs(const GradNode* node) const;
+  GradNodes needed;             // those from which one of the targets is reached, targets included
+  bool reaches_others = false;  // is there an end of the tape that is no target?
+  bool needs(const GradNode* node) const { return needed.has(node); }
 };
 TapeScan scan_tape(std::span<const GradEdge> roots, std::span<const GradEdge> targets, bool bounded = false);
 inline TapeScan scan_tape(const GradEdge& root, std::span<const GradEdge> targets) {
