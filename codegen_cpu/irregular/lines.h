@@ -17,6 +17,12 @@ class LineStarts {
     return inner_.size() == 1 ? outer_[line] : outer_[line / inner_.size()] + inner_[line % inner_.size()];
   }
 
+  /// How many lines from `line` on are known to lie evenly.
+  std::int64_t even_run(std::int64_t line) const {
+    if (inner_.size() == 1) return outer_.are_even() ? count() - line : 1;
+    return inner_.are_even() ? inner_.size() - line % inner_.size() : 1;
+  }
+
  private:
   Offsets outer_, inner_;
   std::int64_t stride_;

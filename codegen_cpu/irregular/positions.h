@@ -92,6 +92,7 @@ class Offsets {
   Offsets(const TensorView& view, unsigned begin, unsigned end);
   std::int64_t operator[](std::int64_t i) const { return step_ >= 0 ? i * step_ : table_[i]; }
   std::int64_t size() const { return count_; }
+  bool are_even() const { return step_ >= 0; }
 
  private:
   std::int64_t count_, step_;  // -1 where there is a table

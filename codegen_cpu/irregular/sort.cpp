@@ -51,7 +51,7 @@ template <class K> K key_of(const KeyAndPosition<K>& item) { return item.key; }
 template <class Item> Item* radix_sort(Item* items, Item* other, std::int64_t count) {
   using K = decltype(key_of(*items));
   constexpr std::size_t kBytes = sizeof(K);
-  if (count <= kShort) {
+  if (!kAlwaysHasVectors && count <= kShort) {  // which vectors do not leave to it
     std::stable_sort(items, items + count, [](const Item& a, const Item& b) { return key_of(a) < key_of(b); });
     return items;
   }

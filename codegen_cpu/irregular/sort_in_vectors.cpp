@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "codegen_cpu/eager/eager.h"
-#include "codegen_cpu/irregular/lines.h"
-#include "codegen_cpu/irregular/strided_copy.h"
+#include "codegen_cpu/irregular/sort_short_lines.h"
+#include "codegen_cpu/irregular/sorted_lines.h"
 #include "codegen_cpu/irregular/vector_sort.h"
 #include "runtime/thread_pool.h"
 
@@ -76,75 +76,6 @@ void sort_long_line(const VectorSortOf<K>& loops, K* keys, K* other, std::int64_
     loops.sort(part.keys, part.other, part.to_other, part.count, part.count, here);
   });
 }
-
-/// Lines of two views along an axis, some at a time.
-class SortedLines {
- public:
-  SortedLines(const CallArgs& args, unsigned axis)
-      : from_(args.inputs[0], axis),
-        to_(args.outputs[0], axis),
-        size_(args.inputs[0].sizes[axis]),
-        in_bytes_(static_cast<std::int64_t>(byte_size(args.inputs[0].dtype))),
-        out_bytes_(static_cast<std::int64_t>(byte_size(args.outputs[0].dtype))),
-        in_(static_cast<std::byte*>(args.inputs[0].data)),
-        out_(static_cast<std::byte*>(args.outputs[0].data)) {}
-
-  std::int64_t count() const { return to_.count(); }
-  std::int64_t size() const { return size_; }
-  /// The number of lines in a group: a few if lines are interleaved, else as many as fit in the L1 cache.
-  std::int64_t together() const {
-    constexpr std::int64_t kElements = 4096, kLines = 16, kMostElements = 1 << 19;
-    return std::max<std::int64_t>({1, kElements / size_, std::min(kLines, kMostElements / size_)});
-  }
-  /// Lines from `line` on, below `end`, that are evenly spaced in both views.
-  std::int64_t run(std::int64_t line, std::int64_t end) const {
-    std::int64_t next = line + 1;
-    while (next < end && from_[next] - from_[next - 1] == from_step(line, end) &&
-           to_[next] - to_[next - 1] == to_step(line, end))
-      ++next;
-    return next - line;
-  }
-  /// `count` contiguous lines: in place, or copied to `room`.
-  const std::byte* bring_in(std::int64_t line, std::int64_t count, std::byte* room) const {
-    std::byte* const at = in_ + from_[line] * in_bytes_;
-    const std::int64_t step = count > 1 ? from_step(line, line + 2) : size_;
-    if (from_.stride() == 1 && step == size_) return at;
-    copy({room, side_by_side()}, {at, Strides{step, from_.stride()}}, count, in_bytes_);
-    return room;
-  }
-  bool writes_in_place(std::int64_t line, std::int64_t count) const {
-    return to_.stride() == 1 && (count == 1 || to_step(line, line + 2) == size_);
-  }
-  std::int64_t step() const { return to_.stride(); }
-  std::byte* place(std::int64_t line) const { return out_ + to_[line] * out_bytes_; }
-  void bring_out(std::int64_t line, std::int64_t count, std::byte* room) const {
-    const std::int64_t step = count > 1 ? to_step(line, line + 2) : size_;
-    copy({place(line), Strides{step, to_.stride()}}, {room, side_by_side()}, count, out_bytes_);
-  }
-  std::int64_t room_bytes(std::int64_t lines) const { return lines * size_ * std::max(in_bytes_, out_bytes_); }
-
- private:
-  using Strides = std::array<std::int64_t, 2>;
-  struct Side {
-    std::byte* data;
-    Strides strides;
-  };
-  Strides side_by_side() const { return {size_, 1}; }
-  std::int64_t from_step(std::int64_t line, std::int64_t end) const {
-    return line + 1 < end ? from_[line + 1] - from_[line] : 0;
-  }
-  std::int64_t to_step(std::int64_t line, std::int64_t end) const {
-    return line + 1 < end ? to_[line + 1] - to_[line] : 0;
-  }
-  void copy(Side to, Side from, std::int64_t lines, std::int64_t bytes) const {
-    const std::int64_t sizes[] = {lines, size_};
-    strided_copy({to.data, to.strides}, {from.data, from.strides}, sizes, static_cast<std::size_t>(bytes));
-  }
-
-  LineStarts from_, to_;
-  std::int64_t size_, in_bytes_, out_bytes_;
-  std::byte *in_, *out_;
-};
 
 /// Sorted positions of 64-bit keys. As many of the highest differing bits as fit are sorted together with
 /// the positions; keys that agree in these bits are sorted again.
@@ -366,6 +297,7 @@ bool sort_in_vectors(const CallArgs& args, unsigned axis, bool descending) {
   if (keys == nullptr) return false;
   const SortedLines lines(args, axis);
   const std::size_t bytes = byte_size(args.inputs[0].dtype);
+  if (sort_short_lines(lines, *vector_sort(), *keys, descending)) return true;
   if (bytes == 8)
     sort_lines<std::int64_t>(lines, *vector_sort(), *keys, descending, 8);
   else
@@ -378,6 +310,7 @@ bool argsort_in_vectors(const CallArgs& args, unsigned axis, bool descending) {
   if (keys == nullptr) return false;
   const SortedLines lines(args, axis);
   const bool is_wide = byte_size(args.inputs[0].dtype) == 8;
+  if (first_of_short_lines(lines, *vector_sort(), *keys, lines.size(), descending)) return true;
   if (!is_wide && lines.size() >= kLeastShared && !shares_lines(lines)) return false;
   if (is_wide)
     argsort_lines<std::int64_t>(lines, *vector_sort(), *keys, descending);
@@ -389,10 +322,13 @@ bool argsort_in_vectors(const CallArgs& args, unsigned axis, bool descending) {
 bool top_k_in_vectors(const CallArgs& args, unsigned axis, std::int64_t k, bool largest) {
   const VectorSort* const vectors = vector_sort();
   const auto bytes = static_cast<std::int64_t>(byte_size(args.inputs[0].dtype));
-  if (vectors == nullptr || bytes > 4) return false;
+  if (vectors == nullptr) return false;
   const VectorSortKeys& keys = vectors->keys[static_cast<std::size_t>(args.inputs[0].dtype)];
   if (keys.read == nullptr) return false;
-  top_k_of_lines(SortedLines(args, axis), *vectors, keys, k, largest, bytes);
+  const SortedLines lines(args, axis);
+  if (first_of_short_lines(lines, *vectors, keys, k, largest)) return true;
+  if (bytes > 4) return false;
+  top_k_of_lines(lines, *vectors, keys, k, largest, bytes);
   return true;
 }
 

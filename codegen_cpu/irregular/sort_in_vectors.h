@@ -9,7 +9,7 @@ namespace fermata {
 /// fast, or the processor does not support it. argsort is stable; 0 and -0 are equal.
 bool sort_in_vectors(const CallArgs& args, unsigned axis, bool descending);
 bool argsort_in_vectors(const CallArgs& args, unsigned axis, bool descending);
-/// top_k_indices of elements of up to 4 bytes; equal elements are in order of position.
+/// top_k_indices of elements of up to 4 bytes, and of short lines; equal elements are in order of position.
 bool top_k_in_vectors(const CallArgs& args, unsigned axis, std::int64_t k, bool largest);
 
 }  // namespace fermata

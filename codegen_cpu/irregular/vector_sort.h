@@ -35,6 +35,8 @@ template <class K> struct VectorSortOf {
   std::int64_t (*split)(K* keys, std::int64_t count, K pivot, K* other, bool others_stay);
   /// An approximate median of the keys.
   K (*pivot)(const K* keys, std::int64_t count);
+  /// Sorts the columns of `rows` rows of `pitch` keys, which are whole vectors.
+  void (*sort_rows)(K* keys, std::int64_t rows, std::int64_t pitch);
 };
 
 /// The maximum number of keys in a vector.
@@ -47,6 +49,8 @@ struct VectorSort {
   /// Keys of 4 bytes with their positions as keys of 8, which sorts them stably; and the positions of these.
   void (*add_positions)(const std::int32_t* keys, std::int64_t count, std::int64_t* items);
   void (*positions_of)(const std::int64_t* items, std::int64_t count, std::int64_t* positions);
+  /// sort_rows() of keys with their positions, which decide between equal keys.
+  void (*sort_rows_with_positions)(std::int64_t* keys, std::int64_t* positions, std::int64_t rows, std::int64_t pitch);
   /// Positions of keys below `bound`, and their number; whole vectors are written.
   std::int64_t (*below)(const std::int32_t* keys, std::int64_t count, std::int32_t bound, std::int32_t* where);
   template <class K> const VectorSortOf<K>& of() const {

@@ -27,6 +27,18 @@ template <int kRows> struct Network {
   }
 };
 
+/// Those of Network, of any number of rows: order(low, high) for each.
+template <class Order> void for_comparisons(std::int64_t rows, Order order) {
+  std::int64_t first = 1;
+  while (2 * first < rows) first *= 2;
+  for (std::int64_t p = first; p > 0; p /= 2)
+    for (std::int64_t q = first, r = 0, d = p;; d = q - p, q /= 2, r = p) {
+      for (std::int64_t i = 0; i + d < rows; ++i)
+        if ((i & p) == r) order(i, i + d);
+      if (q == p) break;
+    }
+}
+
 template <class K> struct Sorter {
   using Set = Vectors<K>;
   using V = typename Set::V;
@@ -337,7 +349,19 @@ template <class K> struct Sorter {
     const int depth = 2 * static_cast<int>(std::bit_width(static_cast<std::uint64_t>(count)));
     sort_many(keys, spare, spare + count, room - count, to_spare, count, depth, {&to, to_spare ? spare : keys});
   }
-  static constexpr VectorSortOf<K> kLoops{&sort_all, &room_for, &split_at, &pivot};
+  static void sort_columns(K* keys, std::int64_t rows, std::int64_t pitch) {
+    for_comparisons(
+        rows, [&](std::int64_t low, std::int64_t high) { order_rows(keys + low * pitch, keys + high * pitch, pitch); });
+  }
+  static void order_rows(K* low, K* high, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; i += N) {
+      V a = Set::load(low + i), b = Set::load(high + i);
+      order(a, b);
+      Set::store(low + i, a), Set::store(high + i, b);
+    }
+  }
+
+  static constexpr VectorSortOf<K> kLoops{&sort_all, &room_for, &split_at, &pivot, &sort_columns};
 };
 
 // ---- Keys: those of sort_keys.h with the sign bit flipped
@@ -456,11 +480,27 @@ std::int64_t keys_below(const std::int32_t* keys, std::int64_t count, std::int32
   return found;
 }
 
+void sort_rows_with_positions(std::int64_t* keys, std::int64_t* positions, std::int64_t rows, std::int64_t pitch) {
+  using Set = Vectors<std::int64_t>;
+  using V = Set::V;
+  for_comparisons(rows, [&](std::int64_t low, std::int64_t high) {
+    for (std::int64_t i = 0; i < pitch; i += Set::kLanes) {
+      std::int64_t *const k = keys + low * pitch + i, *const l = keys + high * pitch + i;
+      std::int64_t *const p = positions + low * pitch + i, *const q = positions + high * pitch + i;
+      const V a = Set::load(k), b = Set::load(l), at = Set::load(p), other = Set::load(q);
+      const auto changes = (b < a) | ((a == b) & (other < at));
+      Set::store(k, changes ? b : a), Set::store(l, changes ? a : b);
+      Set::store(p, changes ? other : at), Set::store(q, changes ? at : other);
+    }
+  });
+}
+
 constexpr VectorSort kKernels{.of_4_bytes = Sorter<std::int32_t>::kLoops,
                               .of_8_bytes = Sorter<std::int64_t>::kLoops,
                               .keys = kKeys,
                               .add_positions = &add_positions,
                               .positions_of = &positions_of,
+                              .sort_rows_with_positions = &sort_rows_with_positions,
                               .below = &keys_below};
 
 }  // namespace

@@ -135,6 +135,33 @@ TEST_P(Ordering, SortsLinesOfEveryLength) {
   }
 }
 
+/// Lines that are sorted side by side, wherever they lie.
+TEST_P(Ordering, SortsManyShortLines) {
+  for (std::size_t t = 0; t < kDTypeCount; ++t) {
+    const auto dtype = static_cast<DType>(t);
+    if (!kRealOrBoolean.has(dtype)) continue;
+    SCOPED_TRACE(name(dtype));
+    for (const std::int64_t size : {1, 2, 3, 4, 5, 7, 8, 11, 16, 17, 31, 33, 40, 41, 64, 65, 128, 129}) {
+      const int salt = static_cast<int>(size);
+      struct Lines {
+        Tensor x;
+        std::int64_t axis;
+      };
+      std::vector<Lines> all{{values({37, size}, dtype, salt), 1},
+                             {values({size, 70}, dtype, salt), 0},
+                             {flip(values({33, size}, dtype, salt), {0, 1}), 1},
+                             {permute_dims(values({2, 19, size}, dtype, salt), {1, 2, 0}), 1}};
+      if (size < 6) all.push_back({values({3, size, 1500}, dtype, salt), 1});
+      for (const auto& [x, axis] : all)
+        for (const std::int64_t descending : {0, 1}) {
+          expect_as_reference(Op::sort, {x}, {axis, descending});
+          expect_as_reference(Op::argsort, {x}, {axis, descending});
+          expect_as_reference(Op::top_k_indices, {x}, {axis, (size + 1) / 2, descending});
+        }
+    }
+  }
+}
+
 /// Keys of two bytes are counted in long lines, those of one byte in shorter ones, wherever lines lie.
 TEST_P(Ordering, SortsNarrowKeysByCounting) {
   for (const DType dtype : {DType::i16, DType::u16, DType::f16, DType::bf16, DType::i8, DType::boolean}) {
