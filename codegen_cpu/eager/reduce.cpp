@@ -147,7 +147,7 @@ class ReductionCall {
   bool lie_across(const MergedAxes& axes) const {
     const auto bytes = static_cast<std::int64_t>(byte_size(x_.dtype));
     const MergedAxis& last = axes.axis[axes.rank - 1];
-    if (last.reduced && last.size <= static_cast<std::int64_t>(kReductionLanes)) return false;  // see run_side_by_side
+    if (last.reduced && last.size <= static_cast<std::int64_t>(kReductionLanes) && goes_side_by_side()) return false;
     for (unsigned i = 0; i + 1 < axes.rank && !last.reduced; ++i)  // columns of their own are read in order
       if (axes.axis[i].reduced && std::abs(axes.axis[i].stride) == bytes) return false;
     std::array<std::int64_t, kMaxRank + 1> sizes, strides;

@@ -110,7 +110,9 @@ void emit_tile(Emission& e, GroupPlan plan, Value* rows, const std::vector<Turne
 
 void emit_map_kernel(Emission& e) {
   CodeBuilder& b = e.b;
-  const GroupPlan plan = e.group_plan(e.schedule.stages[0], 2, 4);
+  // Of a long program, the next group is too far away for the processor to begin it: this one has to fill its pipes.
+  constexpr unsigned kQuick = 4, kWide = 6;
+  const GroupPlan plan = e.group_plan(e.schedule.stages[0], 2, e.wide ? kWide : kQuick);
   // Uniform values are computed per row, so a row without columns must not be entered.
   e.row_end = b.CreateSelect(b.CreateICmpSLT(e.column_begin, e.column_end), e.row_end, e.row_begin);
   const std::vector<unsigned> across = across_rows(e.kernel);
