@@ -18,6 +18,7 @@
 #include "codegen_cpu/irregular/narrow_float.h"
 #include "codegen_cpu/irregular/row_major_result.h"
 #include "codegen_cpu/irregular/scan_loops.h"
+#include "codegen_cpu/irregular/strided_copy.h"
 #include "ir/ops/ordering.h"
 #include "ir/shape.h"
 #include "runtime/call_attributes.h"
@@ -466,11 +467,15 @@ template <class Step> void scan_dense_rows(const CallArgs& args) {
 template <class Step> void scan_with(const CallArgs& args) {
   constexpr std::int64_t kNarrow = 48, kShortLine = 16;  // bytes; elements
   const TensorView& x = args.inputs[0];
+  const TensorView& out = args.outputs[0];
   const std::int64_t axis = attributes_of<ops::Scan>(args).axis.value, last = x.rank - 1;
+  if (x.sizes[axis] == 1 && x.dtype == out.dtype)  // the first element of a line is that of the operand
+    return strided_copy({out.data, {out.strides, out.rank}}, {x.data, {x.strides, x.rank}}, {x.sizes, x.rank},
+                        byte_size(x.dtype));
   std::int64_t beside = static_cast<std::int64_t>(byte_size(x.dtype));
   for (std::int64_t i = axis + 1; i <= last; ++i) beside *= x.sizes[i];
   if (axis == last || beside >= kNarrow || x.sizes[axis] < kShortLine) return scan_dense_rows<Step>(args);
-  const AxisLast from(x, axis), to(args.outputs[0], axis);
+  const AxisLast from(x, axis), to(out, axis);
   CallArgs turned = args;
   turned.inputs = {&from.view, 1}, turned.outputs = {&to.view, 1}, turned.attributes = {&last, 1};
   run_row_major(turned, &scan_dense_rows<Step>);
