@@ -127,17 +127,20 @@ class JoinedLaunch {
     for (std::int64_t row = 0; row < rows; ++row, to += bytes) std::memcpy(to, memory(access), bytes);
   }
   void find_order(std::size_t access, std::int64_t tile) {
+    constexpr std::int64_t kFew = 256;  // without an order they take less than its memory does
+    const std::int64_t count = std::min(tile, launch_.sizes[rows_axis_]);
     if (repeats_.empty()) repeats_.resize(orders_.size());
+    if (count < kFew) return;
     repeats_[access] = std::make_unique_for_overwrite<RepeatOrder>();
     repeat_kernels().find_order(*repeats_[access], bytes_of(access), stride_of(kernel_, launch_, access, rows_axis_),
-                                columns_, std::min(tile, launch_.sizes[rows_axis_]));
+                                columns_, count);
   }
   void fill_elements(std::size_t access, std::int64_t row, std::int64_t rows) {
     const std::int64_t run = launch_.sizes[rows_axis_], bytes = bytes_of(access);
     char* to = buffer(access);
     for (std::int64_t done = 0; done < rows;) {
       const std::int64_t count = std::min(rows - done, run - (row + done) % run);
-      repeat_kernels().repeat(*repeats_[access], bytes,
+      repeat_kernels().repeat(repeats_[access].get(), bytes,
                               {.to = to,
                                .from = memory(access) + offset(access, row + done) * bytes,
                                .step = stride_of(kernel_, launch_, access, rows_axis_),

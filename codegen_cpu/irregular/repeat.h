@@ -30,7 +30,8 @@ struct RepeatKernels {
   /// For runs of about `count` elements of this step and times; few elements have no order.
   void (*find_order)(RepeatOrder&, std::int64_t element_bytes, std::int64_t step, std::int64_t times,
                      std::int64_t count);
-  void (*repeat)(const RepeatOrder&, std::int64_t element_bytes, const RepeatedElements&);
+  /// Without an order, one element after another.
+  void (*repeat)(const RepeatOrder* order, std::int64_t element_bytes, const RepeatedElements&);
 };
 extern const RepeatKernels kRepeatBaseline;
 #if defined(__x86_64__)

@@ -121,13 +121,13 @@ template <class T> void repeat_one_by_one(const RepeatedElements& r) {
     fill_line(static_cast<T*>(r.to) + i * r.times, static_cast<const T*>(r.from)[i * r.step], r.times);
 }
 
-inline void repeat([[maybe_unused]] const RepeatOrder& o, std::int64_t element, const RepeatedElements& r) {
+inline void repeat([[maybe_unused]] const RepeatOrder* o, std::int64_t element, const RepeatedElements& r) {
 #if defined(__AVX512BW__)
-  if (o.vector_bytes == 64) return write_groups<64, 1>(o, element, r);
+  if (o != nullptr && o->vector_bytes == 64) return write_groups<64, 1>(*o, element, r);
 #endif
 #if defined(__AVX2__)
-  if (o.vector_bytes == 32 && o.parts == 1) return write_groups<32, 1>(o, element, r);
-  if (o.vector_bytes == 32) return write_groups<32, 2>(o, element, r);
+  if (o != nullptr && o->vector_bytes == 32)
+    return o->parts == 1 ? write_groups<32, 1>(*o, element, r) : write_groups<32, 2>(*o, element, r);
 #endif
   switch (element) {
     case 1: return repeat_one_by_one<std::uint8_t>(r);

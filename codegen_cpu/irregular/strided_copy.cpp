@@ -185,7 +185,7 @@ template <class T> bool find_repeat_order(RepeatOrder& order, const Axis& axis, 
   return order.vector_bytes != 0;
 }
 template <class T> void repeat_in_vectors(const RepeatOrder& order, const RepeatedElements& elements) {
-  if constexpr (sizeof(T) <= 8) repeat_kernels().repeat(order, sizeof(T), elements);
+  if constexpr (sizeof(T) <= 8) repeat_kernels().repeat(&order, sizeof(T), elements);
 }
 
 /// Elements that are each repeated a few times, as by repeat(): false where the copy is another one.
