@@ -12,7 +12,7 @@
 //   groups of one rank  the same with the calls of a run together, each rank in a group of its own: what is recorded,
 //                       launched and copied for collectives, and updates that are not fused with gradients
 //   together            with communication
-//   compile(fn)         a compiled function that reduces each gradient by itself, side by side and together
+//   compile(fn)         the step as a compiled function, side by side and together, as the example runs it
 //
 // Medians of all steps, on the first rank; means say what other programs on the machine add, which hit all ranks once
 // they wait for each other. Steps of ranks do not take equally long, and with communication each takes as long as that
@@ -93,18 +93,7 @@ class CompiledTraining : public Training {
   fm::Tensor train_on(const examples::Batch& batch) override { return step_(batch.given, batch.wanted); }
 
   fm::Tensor step(const fm::Tensor& given, const fm::Tensor& wanted) {
-    using fm::distributed::all_reduce, fm::distributed::Reduction;
-    adam_.zero_grad();
-    const fm::Tensor loss = fm::cross_entropy(model_.logits(given), wanted, {.axis = -1});
-    loss.backward();
-    if (together_ == nullptr) {
-      adam_.step();
-      return loss.detach();
-    }
-    std::vector<fm::Tensor> means;
-    for (const fm::Tensor& p : adam_.parameters()) means.push_back(all_reduce(p.grad(), Reduction::mean, *together_));
-    adam_.step(means);
-    return all_reduce(loss.detach(), Reduction::mean, *together_);
+    return examples::train_on(model_, adam_, {given, wanted}, together_);
   }
 
   struct Step {

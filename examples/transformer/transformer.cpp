@@ -49,13 +49,15 @@ std::vector<double> train(const Corpus& corpus, int steps) {
   fm::Generator places(2);
   const fm::distributed::Group& ranks = fm::distributed::world();
   const std::int64_t rows = kBatch / ranks.size(), first = rows * ranks.rank();  // of each batch, on this rank
+  const auto train_on = fm::compile([&](const Tensor& given, const Tensor& wanted) {
+    return examples::train_on(model, adam, {given, wanted}, ranks.size() > 1 ? &ranks : nullptr);
+  });
   std::vector<double> losses;
   for (int step = 1; step <= steps; ++step) {
     const Tensor starts =
         fm::randint(0, corpus.characters.size(0) - kContext, {kBatch, 1}, fm::DType::i64, places).to(device);
     const examples::Batch batch = examples::batch_at(corpus, starts.slice(0, first, first + rows));
-    const Tensor loss = examples::train_on(model, adam, batch, ranks.size() > 1 ? &ranks : nullptr);
-    losses.push_back(loss.item<double>());
+    losses.push_back(train_on(batch.given, batch.wanted).item<double>());
     if (step == 1 || step % 50 == 0) std::printf("  step %3d  loss %.4f\n", step, losses.back());
   }
   std::printf("  it writes: %s\n", write(model, corpus, "\nShall I", steps < kEnoughSteps ? 4 : 120).substr(1).c_str());
