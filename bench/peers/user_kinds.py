@@ -140,6 +140,20 @@ class UserKinds:
     def row_sums(self, x):
         return x.sum(1)
 
+    byte_sums = row_sums
+
+    def transposed_sums(self, x):
+        return x.mT.sum(1)
+
+    def plane_sums(self, x):
+        return x.mT.sum(2)
+
+    def sort_triples(self, x):
+        return self.sort(x)
+
+    def argsort_rows(self, x):
+        return self.argsort(x)
+
     def stretched_u8(self, x):
         return self.xp.broadcast_to(x[:, :1], (1500, 1500)) + 7
 
@@ -670,6 +684,8 @@ ROWS = ["group_means_400K", "one_hot_70Kx45", "embedding_gradient_20Kx48", "cros
         "turned_i16_2048", "reversed_axes_8x128x1024", "tone_curve_6M", "palette_900K",
         "columns_over_norm_1024x1024", "quarter_turn_2048x2048", "max_middle_256x256x64", "enlarge_1024x1024",
         "every_third_20000x330", "flipped_rows_20000x330", "even_columns_2000x2000", "row_sums_40Kx100",
+        "transposed_sums_1100x1300", "plane_sums_5000x21x21", "byte_sums_2000x1700", "sort_triples_160Kx3",
+        "argsort_rows_70Kx7",
         "segment_sums_65536x32", "sum_transposed_1024x1024", "transposed_max_i16_1024", "stretched_u8_1500x1500",
         "julia_300K", "phase_shift_80x1009", "fft2_odd_8x135x147", "rfft_300K", "solve_40Kx3x3", "inv_9Kx7x7",
         "quadratic_forms_50Kx7", "matvec_6000x30x30", "small_products_20Kx6x5", "sum_of_outer_60Kx11",
