@@ -43,7 +43,8 @@ CapturedBlocks::CapturedBlocks(const Graph& local, BackendKey backend, const Dra
   const auto body = [graph = with_stream(local, drawn), where](std::span<const Tensor> given) {
     return run_graph(graph, given, where);
   };
-  function_ = std::make_unique<CapturedFunction>(body, arguments, backend, "compile", where);
+  function_ = std::make_unique<CapturedFunction>(body, arguments, backend, "compile", where,
+                                                 CapturedFunction::Collectives::joined);
   constants_ = function_->captures();
   std::vector<std::size_t> places(arguments.size() + constants_.size());
   for (std::size_t i = 0; i < places.size(); ++i) places[i] = i;

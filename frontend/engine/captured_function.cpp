@@ -73,9 +73,11 @@ class CapturedFunction::Recording : public FunctionRecording {
 
   /// All ranks run a function as a whole, so its collectives may be joined: then that is recorded.
   static std::unique_ptr<Recording> with_buckets(const TensorFunction& f, std::span<const TensorType> arguments,
-                                                 BackendKey backend, std::string_view what, Location where) {
+                                                 BackendKey backend, std::string_view what, Location where,
+                                                 Collectives collectives) {
     auto recording = std::make_unique<Recording>(f, arguments, backend, what, where);
-    if (!recording->has_effects() || is_pass_disabled("bucket_collectives")) return recording;
+    if (!recording->has_effects() || collectives == Collectives::joined || is_pass_disabled("bucket_collectives"))
+      return recording;
     Graph graph = import_graph(recording->walk());
     if (bucket_collectives(graph).buckets.empty()) return recording;
     const auto joined = [&](std::span<const Tensor> given) {
@@ -117,8 +119,9 @@ class CapturedFunction::Recording : public FunctionRecording {
 };
 
 CapturedFunction::CapturedFunction(const TensorFunction& f, std::span<const TensorType> arguments, BackendKey backend,
-                                   std::string_view what, Location where)
-    : CapturedFunction(std::move(*Recording::with_buckets(f, arguments, backend, what, where)), arguments, where) {}
+                                   std::string_view what, Location where, Collectives collectives)
+    : CapturedFunction(std::move(*Recording::with_buckets(f, arguments, backend, what, where, collectives)), arguments,
+                       where) {}
 
 CapturedFunction::CapturedFunction(Recording&& recording, std::span<const TensorType> arguments, Location where)
     : where_(where),

@@ -20,10 +20,13 @@ namespace fermata {
 
 class CapturedFunction final : public RunnableSubgraph {
  public:
+  /// Whether collectives of f are joined. Those of the blocks of a partitioned program are already, as on all ranks:
+  /// this rank's own blocks may be empty, and then less depends on them.
+  enum class Collectives : bool { to_join, joined };
   /// Runs f on placeholders for the arguments, without recording gradients. `what` is the control-flow function, for
   /// errors. UnsupportedError FM2760 if f writes a captured tensor in place.
   CapturedFunction(const TensorFunction& f, std::span<const TensorType> arguments, BackendKey backend,
-                   std::string_view what, Location where);
+                   std::string_view what, Location where, Collectives collectives = Collectives::to_join);
 
   /// Captured tensors and constants of f, until arrange() is called.
   const std::vector<Tensor>& captures() const { return captures_; }

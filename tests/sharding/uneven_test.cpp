@@ -139,6 +139,23 @@ TEST_P(Uneven, ReductionsOfWhatIsThere) {
     });
 }
 
+/// A process with no elements does not see that one sum depends on another: it must not join their reductions.
+TEST_P(Uneven, CompiledFunctionsJoinTheSameReductionsEverywhere) {
+  on_mesh(3, 1, [](const Mesh& mesh) {
+    const Tensor x = reshape(arange(36).astype(DType::f64), {6, 2, 3}).sync(), whole = x / 4 + 1;
+    const auto f = [](const Tensor& t) {
+      const Tensor y = t + sum(t, 1, true);
+      return t - max(y, 2, true) * sum(y, 1, true) / (1 + abs(mean(t, 1, true)));
+    };
+    const std::vector<double> wanted = f(whole).to_vector<double>();
+    const auto compiled = compile(f);
+    for (int run = 0; run < 3; ++run) {
+      const Tensor divided = shard(whole, mesh, {{}, "data"});
+      EXPECT_EQ(compiled(divided).to_vector<double>(), wanted);
+    }
+  });
+}
+
 TEST_P(Uneven, CallsOfNetworks) {
   on_meshes([](const Mesh& mesh) {
     const test::CheapTransfers cheap;
