@@ -26,4 +26,16 @@ InnerLoop eager_inner_loop(Op op, DType operand);
 /// "avx512", "avx2" or "baseline": what the kernels in use were compiled for.
 std::string_view instruction_set();
 
+/// The one of three tables for that.
+template <class Table> const Table& for_instruction_set(const Table& baseline, const Table& avx2, const Table& avx512) {
+  return instruction_set() == "avx512" ? avx512 : instruction_set() == "avx2" ? avx2 : baseline;
+}
+
 }  // namespace fermata::eager
+
+/// Of the tables nameBaseline, nameAvx2 and nameAvx512, the latter of which only x86 has.
+#if defined(__x86_64__)
+#define FERMATA_TABLE(name) ::fermata::eager::for_instruction_set(name##Baseline, name##Avx2, name##Avx512)
+#else
+#define FERMATA_TABLE(name) name##Baseline
+#endif

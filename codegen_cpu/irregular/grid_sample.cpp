@@ -14,11 +14,7 @@ namespace fermata {
 namespace {
 
 const GridSampleKernels& kernels() {
-#if defined(__x86_64__)
-  if (eager::instruction_set() == "avx512") return kGridSampleAvx512;
-  if (eager::instruction_set() == "avx2") return kGridSampleAvx2;
-#endif
-  return kGridSampleBaseline;
+  return FERMATA_TABLE(kGridSample);
 }
 
 template <class T> void sample(const CallArgs& args, void (*run)(const SampledImage&, std::int64_t, std::int64_t)) {

@@ -12,14 +12,8 @@ namespace fermata {
 namespace {
 
 const AddRowsTable& add_rows_table() {
-#if defined(__x86_64__)
-  static const AddRowsTable& best = eager::instruction_set() == "avx512" ? kAddRowsAvx512
-                                    : eager::instruction_set() == "avx2" ? kAddRowsAvx2
-                                                                         : kAddRowsBaseline;
+  static const AddRowsTable& best = FERMATA_TABLE(kAddRows);
   return best;
-#else
-  return kAddRowsBaseline;
-#endif
 }
 
 template <class T> struct Sums : AddedRows<T> {

@@ -115,14 +115,8 @@ struct Brain {
 };
 
 const ScanLoopTable& scan_loops() {
-#if defined(__x86_64__)
-  static const ScanLoopTable& best = eager::instruction_set() == "avx512" ? kScanLoopsAvx512
-                                     : eager::instruction_set() == "avx2" ? kScanLoopsAvx2
-                                                                          : kScanLoopsBaseline;
+  static const ScanLoopTable& best = FERMATA_TABLE(kScanLoops);
   return best;
-#else
-  return kScanLoopsBaseline;
-#endif
 }
 template <class Step, class E> class Scan {
  public:

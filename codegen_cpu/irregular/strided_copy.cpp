@@ -496,25 +496,13 @@ template <class T> void run(Copy& c) {
 }  // namespace
 
 const TransposeKernels& transpose_kernels() {
-#if defined(__x86_64__)
-  static const TransposeKernels& best = eager::instruction_set() == "avx512" ? kTransposeAvx512
-                                        : eager::instruction_set() == "avx2" ? kTransposeAvx2
-                                                                             : kTransposeBaseline;
+  static const TransposeKernels& best = FERMATA_TABLE(kTranspose);
   return best;
-#else
-  return kTransposeBaseline;
-#endif
 }
 
 const RepeatKernels& repeat_kernels() {
-#if defined(__x86_64__)
-  static const RepeatKernels& best = eager::instruction_set() == "avx512" ? kRepeatAvx512
-                                     : eager::instruction_set() == "avx2" ? kRepeatAvx2
-                                                                          : kRepeatBaseline;
+  static const RepeatKernels& best = FERMATA_TABLE(kRepeat);
   return best;
-#else
-  return kRepeatBaseline;
-#endif
 }
 
 void strided_copy(StridedSide to, StridedSide from, std::span<const std::int64_t> sizes, std::size_t element_bytes) {

@@ -38,11 +38,7 @@ constexpr std::int64_t kBlock = 64;
 constexpr std::int64_t kGroupBytes = 1150 << 10, kFewestTiles = 28, kMostTiles = 112;
 
 const WinogradKernels& kernels() {
-#if defined(__x86_64__)
-  if (eager::instruction_set() == "avx512") return kWinogradAvx512;
-  if (eager::instruction_set() == "avx2") return kWinogradAvx2;
-#endif
-  return kWinogradBaseline;
+  return FERMATA_TABLE(kWinograd);
 }
 
 std::int64_t parts(std::int64_t size, std::int64_t part) { return (size + part - 1) / part; }

@@ -23,14 +23,8 @@ namespace fermata {
 namespace {
 
 const FftKernels& kernels() {
-#if defined(__x86_64__)
-  static const FftKernels& best = eager::instruction_set() == "avx512" ? kFftAvx512
-                                  : eager::instruction_set() == "avx2" ? kFftAvx2
-                                                                       : kFftBaseline;
+  static const FftKernels& best = FERMATA_TABLE(kFft);
   return best;
-#else
-  return kFftBaseline;
-#endif
 }
 
 /// Part `part` of `parts` of a turn, backwards.

@@ -15,14 +15,8 @@ namespace fermata {
 namespace {
 
 const PortableKernels& kernels() {
-#if defined(__x86_64__)
-  static const PortableKernels& best = eager::instruction_set() == "avx512" ? kPortableAvx512
-                                       : eager::instruction_set() == "avx2" ? kPortableAvx2
-                                                                            : kPortableBaseline;
+  static const PortableKernels& best = FERMATA_TABLE(kPortable);
   return best;
-#else
-  return kPortableBaseline;
-#endif
 }
 
 MatmulStorage storage_of(DType t) {

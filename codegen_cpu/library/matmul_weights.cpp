@@ -21,14 +21,8 @@ namespace {
 constexpr std::int64_t kRows = 64;
 
 WeightsKernel kernel() {
-#if defined(__x86_64__)
-  static const WeightsKernel best = eager::instruction_set() == "avx512" ? kWeightsAvx512
-                                    : eager::instruction_set() == "avx2" ? kWeightsAvx2
-                                                                         : kWeightsBaseline;
+  static const WeightsKernel best = FERMATA_TABLE(kWeights);
   return best;
-#else
-  return kWeightsBaseline;
-#endif
 }
 
 template <DType kHalf> float as_float(std::uint16_t bits) {
