@@ -13,9 +13,7 @@
 namespace fermata {
 namespace {
 
-const GridSampleKernels& kernels() {
-  return FERMATA_TABLE(kGridSample);
-}
+const GridSampleKernels& kernels() { return FERMATA_TABLE(kGridSample); }
 
 template <class T> void sample(const CallArgs& args, void (*run)(const SampledImage&, std::int64_t, std::int64_t)) {
   constexpr std::int64_t kBlock = 1024;

@@ -37,9 +37,7 @@ constexpr std::int64_t kBlock = 64;
 /// Bytes of transformed tiles and of sums that a group has; and tiles that products are worth it for.
 constexpr std::int64_t kGroupBytes = 1150 << 10, kFewestTiles = 28, kMostTiles = 112;
 
-const WinogradKernels& kernels() {
-  return FERMATA_TABLE(kWinograd);
-}
+const WinogradKernels& kernels() { return FERMATA_TABLE(kWinograd); }
 
 std::int64_t parts(std::int64_t size, std::int64_t part) { return (size + part - 1) / part; }
 
