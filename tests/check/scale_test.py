@@ -66,7 +66,7 @@ class Scale(unittest.TestCase):
         status, text = check(step=1.25, compute=1.0, of_slowest=1.1)
         self.assertEqual(status, 0, text)
         rows = [line.split() for line in text.splitlines()]
-        self.assertEqual([row[0] for row in rows[1:]], ["data=2", "model=2", "data=2,model=2"])
+        self.assertEqual([row[0] for row in rows[1:]], ["data=2", "model=2", "data=2,model=2", "data=4"])
         self.assertEqual(rows[1][1:], ["2", "1.000", "0.100", "0.104", "1.204", "1.250", "-3.7", "%"])
         self.assertEqual(rows[3][3], "0.000", "ranks that share processors do not wait idly")
 
