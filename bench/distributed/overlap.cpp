@@ -69,7 +69,7 @@ class Training {
 
  protected:
   virtual fm::Tensor train_on(const examples::Batch& batch) {
-    return examples::train_on(model_, adam_, batch, together_);
+    return examples::train_on(model_, adam_, batch, together_, false);
   }
 
   examples::Batch next_batch() {
@@ -93,7 +93,7 @@ class CompiledTraining : public Training {
   fm::Tensor train_on(const examples::Batch& batch) override { return step_(batch.given, batch.wanted); }
 
   fm::Tensor step(const fm::Tensor& given, const fm::Tensor& wanted) {
-    return examples::train_on(model_, adam_, {given, wanted}, together_);
+    return examples::train_on(model_, adam_, {given, wanted}, together_, true);
   }
 
   struct Step {

@@ -96,9 +96,10 @@ inline Batch batch_at(const Corpus& corpus, const fermata::Tensor& starts) {
 }
 
 /// One step on a batch of this rank's own. The ranks of a group use the mean of their gradients; the loss is that of
-/// all their batches. Without a group the rank trains alone.
+/// all their batches. Without a group the rank trains alone. In a compiled function, gradients are reduced one by one,
+/// and the compiler joins small ones; elsewhere a list of them is joined.
 inline fermata::Tensor train_on(const Transformer& model, fermata::optim::Optimizer& optimizer, const Batch& batch,
-                                const fermata::distributed::Group* together) {
+                                const fermata::distributed::Group* together, bool in_compiled_function) {
   optimizer.zero_grad();
   const fermata::Tensor loss = fermata::cross_entropy(model.logits(batch.given), batch.wanted, {.axis = -1});
   loss.backward();
@@ -106,11 +107,16 @@ inline fermata::Tensor train_on(const Transformer& model, fermata::optim::Optimi
     optimizer.step();
     return loss;
   }
-  std::vector<fermata::Tensor> means{loss.detach()};
+  using fermata::distributed::all_reduce, fermata::distributed::Reduction;
+  std::vector<fermata::Tensor> means;
   for (const fermata::Tensor& p : optimizer.parameters()) means.push_back(p.grad());
-  means = fermata::distributed::all_reduce(means, fermata::distributed::Reduction::mean, *together);
-  optimizer.step(std::span(means).subspan(1));
-  return means[0];
+  means.push_back(loss.detach());
+  if (in_compiled_function)
+    for (fermata::Tensor& mean : means) mean = all_reduce(mean, Reduction::mean, *together);
+  else
+    means = all_reduce(means, Reduction::mean, *together);
+  optimizer.step(std::span(means).first(means.size() - 1));
+  return means.back();
 }
 
 }  // namespace examples

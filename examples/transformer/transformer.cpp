@@ -50,7 +50,7 @@ std::vector<double> train(const Corpus& corpus, int steps) {
   const fm::distributed::Group& ranks = fm::distributed::world();
   const std::int64_t rows = kBatch / ranks.size(), first = rows * ranks.rank();  // of each batch, on this rank
   const auto train_on = fm::compile([&](const Tensor& given, const Tensor& wanted) {
-    return examples::train_on(model, adam, {given, wanted}, ranks.size() > 1 ? &ranks : nullptr);
+    return examples::train_on(model, adam, {given, wanted}, ranks.size() > 1 ? &ranks : nullptr, true);
   });
   std::vector<double> losses;
   for (int step = 1; step <= steps; ++step) {
