@@ -232,9 +232,11 @@ bool is_across(const Graph& g, const GraphNode& n, const Uses& uses) {
   const int last = static_cast<int>(sizes.rank()) - 1;
   if (unit < 0 || unit == last) return false;
   const auto is_reduced = [&](int axis) { return (reduced_axes(n) >> axis & 1) != 0; };
-  const DType lifted = compute_dtype(apply_rule(info(n.op).rule, operand_dtype(g, n))->operand);
-  return lifted == operand_dtype(g, n) && is_reduced(unit) != is_reduced(last) &&
-         sizes[static_cast<unsigned>(unit)] >= kFewest && (is_reduced(last) || !depends_on_order(n.op, lifted));
+  const DType operand = operand_dtype(g, n);
+  if (is_complex(operand)) return false;  // its calls are others
+  const DType lifted = compute_dtype(apply_rule(info(n.op).rule, operand)->operand);
+  return lifted == operand && is_reduced(unit) != is_reduced(last) && sizes[static_cast<unsigned>(unit)] >= kFewest &&
+         (is_reduced(last) || !depends_on_order(n.op, lifted));
 }
 
 /// Copies of what is in memory, in other than row-major order: a call turns squares of it in registers.

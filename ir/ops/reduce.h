@@ -20,7 +20,7 @@ namespace fermata {
 /// Whether the bits of a reduction over elements of a compute dtype depend on their order: of extremes the sign of zero
 /// does. Positions say themselves which is first.
 constexpr bool depends_on_order(Op op, DType lifted) {
-  return is_floating(lifted) && op != Op::argmax && op != Op::argmin;
+  return is_inexact(lifted) && op != Op::argmax && op != Op::argmin;
 }
 
 /// A bit per reduced axis; 0 if the node is not a reduction.

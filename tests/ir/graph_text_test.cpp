@@ -313,6 +313,10 @@ TEST_F(GraphText, WrongArguments) {
             "FM1504 ParseError: line 2, column 20: axis 0 is out of range or named twice\n"
             "  %1 = sum(%0) {axes=[0, 0], keepdims=false} : f32[]\n"
             "                     ^");
+  EXPECT_EQ(complaint("%0 = input {unit_inner=false, unit_axis=16} : f32[4, 4]\n"),
+            "FM1504 ParseError: line 1, column 31: there is no axis 16\n"
+            "  %0 = input {unit_inner=false, unit_axis=16} : f32[4, 4]\n"
+            "                                ^");
   EXPECT_EQ(about("%1 = slice(%0) {start=[0], step=[1, 1]} : f32[4]"),
             "FM1504 ParseError: line 2, column 6: 'start' and 'step' differ in length\n"
             "  %1 = slice(%0) {start=[0], step=[1, 1]} : f32[4]\n"

@@ -59,6 +59,9 @@ TEST(GraphVerify, AttributesAndLayout) {
   expect_broken([](Graph& g) { g.nodes[1].attributes = {1}; }, "%1 (add): wrong number of attributes");
   expect_broken([](Graph& g) { g.nodes[2].attributes[1] = 2; }, "%2 (sum): a truth value that is neither 0 nor 1");
   expect_broken([](Graph& g) { g.nodes[1].dense = false; }, "%1 (add): only inputs have a layout");
+  expect_broken([](Graph& g) { g.nodes[0].unit_axis = 0; }, "%0 (input): an axis of neighbors that cannot be one");
+  expect_broken([](Graph& g) { g.nodes[0].dense = g.nodes[0].unit_inner = false, g.nodes[0].unit_axis = 7; },
+                "%0 (input): an axis of neighbors that cannot be one");
 }
 
 TEST(GraphVerify, TypesAndOutputs) {
