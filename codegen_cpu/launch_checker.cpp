@@ -46,7 +46,8 @@ LaunchChecker::LaunchChecker(const Kernel& kernel, const jit::ObjectInfo& info, 
   }
   if (info.scratch_slots != 0) of_scratch_.end = static_cast<std::int64_t>(jit::scratch_bytes(info, launch));
   if (launch.partials != nullptr)
-    of_partials_.end = reduction_blocks(kernel, launch.sizes) * static_cast<std::int64_t>(info.state_bytes);
+    of_partials_.end =
+        reduction_blocks(kernel, launch.sizes) * static_cast<std::int64_t>(jit::block_bytes(info, launch));
 }
 
 void LaunchChecker::check_adjacent(const BoundsChecker* self, std::uint64_t subject, const std::byte* first,

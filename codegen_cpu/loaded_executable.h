@@ -29,7 +29,7 @@ class LoadedExecutable : public Executable {
   explicit LoadedExecutable(std::string_view object, std::string_view name = {});
   void launch(const KernelLaunch& launch) const override;
   bool can_split() const override { return info_.state_bytes != 0; }
-  std::size_t state_bytes() const override { return info_.state_bytes; }
+  std::size_t block_bytes(const KernelLaunch& launch) const override { return jit::block_bytes(info_, launch); }
   void partial(const KernelLaunch& launch) const override { enter(launch, jit::Part::partial, nullptr); }
   void finish(const KernelLaunch& launch) const override { enter(launch, jit::Part::finish, nullptr); }
   std::size_t code_bytes() const override { return object_->mapped_bytes(); }

@@ -133,7 +133,7 @@ struct KernelLaunch {
   const std::uint64_t* scalars;  // one 8-byte slot per scalar
   std::int64_t row_begin, row_end;
   std::int64_t column_begin, column_end;
-  void* partials = nullptr;          // split launches only, see Executable
+  void* partials = nullptr;          // split launches only, aligned to 64 bytes: see Executable
   LaunchFailure* failure = nullptr;  // of programs with Prim::position
 };
 
@@ -141,6 +141,8 @@ struct KernelLaunch {
 std::int64_t reduction_blocks(const Kernel& kernel, const std::int64_t* sizes);
 /// True for row kernels of a single stage without per-point stores: their blocks can run separately, see Executable.
 bool can_split(const Kernel& kernel, const KernelSchedule& schedule);
+/// The same for kernels over columns.
+bool can_split_columns(const Kernel& kernel, const KernelSchedule& schedule);
 
 /// Whether a primitive depends on where an access is at a point.
 inline bool has_access(Prim prim) {

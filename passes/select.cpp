@@ -14,6 +14,7 @@
 #include "ir/complex_form.h"
 #include "ir/error.h"
 #include "ir/ops/reduce.h"
+#include "ir/reduction_class.h"
 #include "ir/view.h"
 #include "passes/index_map.h"
 #include "passes/lay_out_channels.h"
@@ -186,22 +187,21 @@ struct KeptAndReduced {
 /// The longest rows of which a call takes less than a kernel: its loops know that a row is one block. Elements that are
 /// converted take longer there.
 std::int64_t longest_of_calls(Op op, DType operand) {
-  constexpr std::int64_t kLongest = 24, kInVectors = 64, kLongestOfExtremes = 128, kLongestOfBytes = 4096,
-                         kLongestOfSums = 512;
+  using Rows = CalledRows;
   constexpr std::size_t kLeastInVectors = 4;  // bytes
   const bool is_narrow = byte_size(operand) < kLeastInVectors;
-  if (op == Op::argmax || op == Op::argmin) return is_narrow ? kLongest : kLongestOfSums;
-  if (operand == DType::boolean) return kInVectors;
-  if (compute_dtype(apply_rule(info(op).rule, operand)->operand) != operand) return kLongest;
-  if (op == Op::max || op == Op::min) return is_narrow ? kLongestOfBytes : kLongestOfExtremes;
-  return kLongestOfSums;
+  if (op == Op::argmax || op == Op::argmin) return is_narrow ? Rows::kLongest : Rows::kOfSums;
+  if (operand == DType::boolean) return Rows::kInVectors;
+  if (compute_dtype(apply_rule(info(op).rule, operand)->operand) != operand) return Rows::kLongest;
+  if (op == Op::max || op == Op::min) return is_narrow ? Rows::kOfBytes : Rows::kOfExtremes;
+  return Rows::kOfSums;
 }
 
 /// Reductions of many short rows, which leave a kernel's vectors nearly empty until it is used so much that its lanes
 /// are rows: a call is so from the start. A kernel is better where rows that are computed would have to be stored, and
 /// where they are used again once they are reduced.
 bool is_of_short_rows(const Graph& g, const GraphNode& n, const Uses& uses) {
-  constexpr std::int64_t kLongest = 24, kLongestApart = 64, kManyRows = 1024, kManyOfAnAxis = 32;
+  using Rows = CalledRows;
   if (family(n.op) != Family::reduce) return false;
   const Shape& shape = g.nodes[n.operands[0].value].shape;
   const std::int64_t length = length_of_runs(g, n), whole = element_count(shape);
@@ -210,23 +210,22 @@ bool is_of_short_rows(const Graph& g, const GraphNode& n, const Uses& uses) {
   if (length == 0) return false;
   const GraphNode& source = source_of(g, n.operands[0]);
   const bool lies_apart = !source.dense || strides_of(g, n.operands[0].value).back() != 1;
-  std::int64_t longest = has_blocks ? kLongest : longest_of_calls(n.op, operand_dtype(g, n));
-  if (lies_apart) longest = std::min(longest, kLongestApart);
-  if (length > longest || whole / length < kManyRows) return false;
-  if (has_blocks && axes.longest_kept < kManyOfAnAxis) return false;
+  std::int64_t longest = has_blocks ? Rows::kLongest : longest_of_calls(n.op, operand_dtype(g, n));
+  if (lies_apart) longest = std::min(longest, Rows::kInVectors);
+  if (length > longest || whole / length < Rows::kMany) return false;
+  if (has_blocks && axes.longest_kept < Rows::kManyOfAnAxis) return false;
   return source.op == Op::input && uses.largest[value_of(g, n)] < whole;
 }
 
 /// Reductions of what lies across memory: a call goes along it, in the order of the tree
 /// (codegen_cpu/eager/reduce.cpp).
 bool is_across(const Graph& g, const GraphNode& n, const Uses& uses) {
-  constexpr std::int64_t kLarge = std::int64_t{1} << 14, kFewest = 32;
   if (family(n.op) != Family::reduce) return false;
   const ValueId v = n.operands[0].value;
   const GraphNode& source = source_of(g, n.operands[0]);
   const Shape& sizes = g.nodes[v].shape;
   const std::int64_t whole = element_count(sizes);
-  if (source.op != Op::input || whole < kLarge || uses.largest[value_of(g, n)] >= whole) return false;
+  if (source.op != Op::input || whole < CalledAcross::kLarge || uses.largest[value_of(g, n)] >= whole) return false;
   if (!source.dense && &source != &g.nodes[v]) return false;  // nobody knows how a view of it lies
   const int unit = source.dense ? last_unit_axis(strides_of(g, v)) : source.unit_inner ? -1 : source.unit_axis;
   const int last = static_cast<int>(sizes.rank()) - 1;
@@ -235,7 +234,8 @@ bool is_across(const Graph& g, const GraphNode& n, const Uses& uses) {
   const DType operand = operand_dtype(g, n);
   if (is_complex(operand)) return false;  // its calls are others
   const DType lifted = compute_dtype(apply_rule(info(n.op).rule, operand)->operand);
-  return lifted == operand && is_reduced(unit) != is_reduced(last) && sizes[static_cast<unsigned>(unit)] >= kFewest &&
+  return lifted == operand && is_reduced(unit) != is_reduced(last) &&
+         sizes[static_cast<unsigned>(unit)] >= CalledAcross::kFewest &&
          (is_reduced(last) || !depends_on_order(n.op, lifted));
 }
 

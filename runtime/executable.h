@@ -42,12 +42,12 @@ class Executable {
   /// Calls `run` with a launch that gives the same results, before it is split into ranges: this one, or one whose
   /// operands were copied to where they are read faster.
   virtual void arranged(const KernelLaunch& launch, FunctionRef<void(const KernelLaunch&)> run) const { run(launch); }
-  /// Row kernels of a single stage whose reductions feed row values only can run as blocks: partial(l) reduces blocks
-  /// [column_begin, column_end) (numbered by kReductionBlock) of one row (row_begin) into l.partials, one state of
-  /// state_bytes() per block; finish(l) merges all blocks of that row and does the row's values and stores. Together
-  /// they give the bits that launch() gives. Only where can_split().
+  /// Kernels of a single stage whose reductions feed row values only can run as blocks: partial(l) reduces blocks
+  /// [column_begin, column_end) (numbered by kReductionBlock, or by kColumnBlock in all columns) of one row (row_begin)
+  /// into l.partials, block_bytes() for each block; finish(l) merges all blocks of that row and does the row's values
+  /// and stores. Together they give the bits that launch() gives. Only where can_split().
   virtual bool can_split() const { return false; }
-  virtual std::size_t state_bytes() const { return 0; }
+  virtual std::size_t block_bytes(const KernelLaunch&) const { return 0; }
   virtual void partial(const KernelLaunch&) const {}
   virtual void finish(const KernelLaunch&) const {}
   /// The estimate of a kernel that can also compute the products before and after it, in one launch; nullopt if it

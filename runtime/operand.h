@@ -78,6 +78,13 @@ class Operand {
   Operand(Operand&&) = default;
   Operand& operator=(const Operand&) = delete;
 
+  /// The same operand, for the last call that uses it: it expires if this one does.
+  Operand for_last_use() const {
+    Operand o(*this);
+    o.expires_ = expires_;
+    return o;
+  }
+
   bool is_tensor() const { return tensor_ != nullptr; }
   /// The tensor if it was a temporary, so that this call is its last use; else null.
   Tensor* expiring() const { return expires_ ? const_cast<Tensor*>(tensor_) : nullptr; }

@@ -237,9 +237,11 @@ class Tensor {
   std::vector<Tensor> unbind(std::int64_t axis = 0, Location where = Location::current()) const;
 
   // Conversions and transfers.
-  Tensor astype(DType dtype, Location where = Location::current()) const;
-  Tensor to(DType dtype, Location where = Location::current()) const { return astype(dtype, where); }
-  Tensor to(Device device, Location where = Location::current()) const;
+  Tensor astype(DType dtype, Location where = Location::current()) const&;
+  Tensor astype(DType dtype, Location where = Location::current()) &&;
+  Tensor to(DType dtype, Location where = Location::current()) const& { return astype(dtype, where); }
+  Tensor to(DType dtype, Location where = Location::current()) && { return std::move(*this).astype(dtype, where); }
+  Tensor to(Device device, Location where = Location::current()) const&;
   Tensor cpu(Location where = Location::current()) const { return to(Device(), where); }
   Tensor cuda(int index = 0, Location where = Location::current()) const;
   Tensor copy(Location where = Location::current()) const;
@@ -247,12 +249,21 @@ class Tensor {
   /// Returns this tensor if its elements are dense in row-major order, else a copy that is.
   Tensor contiguous(Location where = Location::current()) const;
 
+  // Members of temporaries end their handles, as calls with temporaries do: (x * 2).exp().sum().sync() stores one
+  // number.
+
   // Pointwise: one member per row of the op table, x.exp(), x.add(y), x.maximum(0), ...
-#define FERMATA_UNARY(name, rule, formula, vjp, doc) Tensor name(Location where = Location::current()) const;
-#define FERMATA_BINARY(name, rule, formula, vjp_a, vjp_b, doc) Tensor name(const Operand& other) const;
+#define FERMATA_UNARY(name, rule, formula, vjp, doc)        \
+  Tensor name(Location where = Location::current()) const&; \
+  Tensor name(Location where = Location::current())&&;
+#define FERMATA_BINARY(name, rule, formula, vjp_a, vjp_b, doc) \
+  Tensor name(const Operand& other) const&;                    \
+  Tensor name(const Operand& other)&&;
 #include "ir/ops.def"
-  Tensor clip(const Operand& low, const Operand& high) const;
-  Tensor clamp(const Operand& low, const Operand& high) const;
+  Tensor clip(const Operand& low, const Operand& high) const&;
+  Tensor clip(const Operand& low, const Operand& high) &&;
+  Tensor clamp(const Operand& low, const Operand& high) const&;
+  Tensor clamp(const Operand& low, const Operand& high) &&;
   Tensor where(const Tensor& condition, const Operand& other) const;
   Tensor masked_fill(const Tensor& mask, const Operand& value) const;
   Tensor isclose(const Tensor& other, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false,
@@ -260,39 +271,62 @@ class Tensor {
   bool allclose(const Tensor& other, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false,
                 Location where = Location::current()) const;
   // Their names in PyTorch.
-  Tensor sub(const Operand& other) const;
-  Tensor mul(const Operand& other) const;
-  Tensor div(const Operand& other) const;
-  Tensor neg(Location where = Location::current()) const;
-  Tensor eq(const Operand& other) const;
-  Tensor ne(const Operand& other) const;
-  Tensor lt(const Operand& other) const;
-  Tensor le(const Operand& other) const;
-  Tensor gt(const Operand& other) const;
-  Tensor ge(const Operand& other) const;
+  Tensor sub(const Operand& other) const& { return subtract(other); }
+  Tensor sub(const Operand& other) && { return std::move(*this).subtract(other); }
+  Tensor mul(const Operand& other) const& { return multiply(other); }
+  Tensor mul(const Operand& other) && { return std::move(*this).multiply(other); }
+  Tensor div(const Operand& other) const& { return divide(other); }
+  Tensor div(const Operand& other) && { return std::move(*this).divide(other); }
+  Tensor neg(Location where = Location::current()) const& { return negative(where); }
+  Tensor neg(Location where = Location::current()) && { return std::move(*this).negative(where); }
+  Tensor eq(const Operand& other) const& { return equal(other); }
+  Tensor eq(const Operand& other) && { return std::move(*this).equal(other); }
+  Tensor ne(const Operand& other) const& { return not_equal(other); }
+  Tensor ne(const Operand& other) && { return std::move(*this).not_equal(other); }
+  Tensor lt(const Operand& other) const& { return less(other); }
+  Tensor lt(const Operand& other) && { return std::move(*this).less(other); }
+  Tensor le(const Operand& other) const& { return less_equal(other); }
+  Tensor le(const Operand& other) && { return std::move(*this).less_equal(other); }
+  Tensor gt(const Operand& other) const& { return greater(other); }
+  Tensor gt(const Operand& other) && { return std::move(*this).greater(other); }
+  Tensor ge(const Operand& other) const& { return greater_equal(other); }
+  Tensor ge(const Operand& other) && { return std::move(*this).greater_equal(other); }
 
   // Along axes: x.sum(), x.max(-1), x.any({0, 1}, true), ...
-#define FERMATA_REDUCE(name, rule, vjp, doc) \
-  Tensor name(const IntegerList& axes = {}, bool keepdims = false, Location where = Location::current()) const;
+#define FERMATA_REDUCE(name, rule, vjp, doc)                                                                     \
+  Tensor name(const IntegerList& axes = {}, bool keepdims = false, Location where = Location::current()) const&; \
+  Tensor name(const IntegerList& axes = {}, bool keepdims = false, Location where = Location::current())&&;
 #define FERMATA_SCAN(name, monoid, rule, doc)                                      \
   Tensor name(std::optional<std::int64_t> axis = {}, bool include_initial = false, \
               Location where = Location::current()) const;
 #include "ir/ops.def"
-  Tensor mean(const IntegerList& axes = {}, bool keepdims = false, Location where = Location::current()) const;
+  Tensor mean(const IntegerList& axes = {}, bool keepdims = false, Location where = Location::current()) const&;
+  Tensor mean(const IntegerList& axes = {}, bool keepdims = false, Location where = Location::current()) &&;
   Tensor var(const IntegerList& axes = {}, bool keepdims = false, double correction = 0,
-             Location where = Location::current()) const;
+             Location where = Location::current()) const&;
+  Tensor var(const IntegerList& axes = {}, bool keepdims = false, double correction = 0,
+             Location where = Location::current()) &&;
   Tensor stddev(const IntegerList& axes = {}, bool keepdims = false, double correction = 0,
-                Location where = Location::current()) const;
+                Location where = Location::current()) const&;
+  Tensor stddev(const IntegerList& axes = {}, bool keepdims = false, double correction = 0,
+                Location where = Location::current()) &&;
   Tensor std(const IntegerList& axes = {}, bool keepdims = false, double correction = 0,
-             Location where = Location::current()) const;
-  Tensor logsumexp(const IntegerList& axes = {}, bool keepdims = false, Location where = Location::current()) const;
+             Location where = Location::current()) const&;
+  Tensor std(const IntegerList& axes = {}, bool keepdims = false, double correction = 0,
+             Location where = Location::current()) &&;
+  Tensor logsumexp(const IntegerList& axes = {}, bool keepdims = false, Location where = Location::current()) const&;
+  Tensor logsumexp(const IntegerList& axes = {}, bool keepdims = false, Location where = Location::current()) &&;
   /// linalg::vector_norm().
   Tensor norm(double ord = 2, const IntegerList& axes = {}, bool keepdims = false,
-              Location where = Location::current()) const;
+              Location where = Location::current()) const&;
+  Tensor norm(double ord = 2, const IntegerList& axes = {}, bool keepdims = false,
+              Location where = Location::current()) &&;
   Tensor median(std::optional<std::int64_t> axis = {}, bool keepdims = false,
                 Location where = Location::current()) const;
-  Tensor softmax(std::int64_t axis = -1, Location where = Location::current()) const;
-  Tensor log_softmax(std::int64_t axis = -1, Location where = Location::current()) const;
+  Tensor softmax(std::int64_t axis = -1, Location where = Location::current()) const&;
+  Tensor softmax(std::int64_t axis = -1, Location where = Location::current()) &&;
+  Tensor log_softmax(std::int64_t axis = -1, Location where = Location::current()) const&;
+  Tensor log_softmax(std::int64_t axis = -1, Location where = Location::current()) &&;
   Tensor cumsum(std::optional<std::int64_t> axis = {}, Location where = Location::current()) const;
   Tensor cumprod(std::optional<std::int64_t> axis = {}, Location where = Location::current()) const;
   Tensor sort(std::int64_t axis = -1, bool descending = false, Location where = Location::current()) const;
@@ -373,6 +407,15 @@ class Tensor {
   Node* view_node() const;
   TensorImpl* impl_ = nullptr;
 };
+
+namespace detail {
+/// The result of a call with a temporary that nothing else uses. Ends its handle, so that a sync in the same statement
+/// does not store its value.
+inline Tensor consumed(Tensor& temporary, Tensor result) {
+  temporary = Tensor();
+  return result;
+}
+}  // namespace detail
 
 /// A tensor used as an index, and the caller's line.
 struct TensorIndex {

@@ -11,6 +11,7 @@
 #include "ir/custom_op.h"
 #include "ir/error.h"
 #include "ir/op_traits.h"
+#include "ir/reduction_class.h"
 #include "ir/view.h"
 #include "runtime/distributed_value.h"
 
@@ -92,7 +93,7 @@ void Walk::add_leaf(Node* n, Storage* storage) {
   std::uint32_t* const words = key.extend(2);
   words[0] = head(*n, Op::input);
   const bool single = ends_in_single_elements(n->sizes());
-  short_rows_ = std::rotl(short_rows_, 5) ^ (ends_in_short_rows(n->sizes()) ? 2u : 1u);
+  note_sizes(ends_in_short_rows(n->sizes()) ? 2u : 1u);
   words[1] = (dense ? 1u : 0u) | (unit ? 2u : 0u) | (single ? 4u : 0u) | across << 3 |
              static_cast<std::uint32_t>(n->backend) << 8;
   static_assert(kMaxRank < 32);
@@ -128,10 +129,13 @@ void Walk::add_pending(Node* n) {
   if (generation != 0) key.push_back(generation);
   if (op.operands < 0) key.push_back(static_cast<std::uint32_t>(count));
   key.push_back(words(n->stretched[0], n->stretched[1]));
-  if (op.family == Family::reduce)
+  if (op.family == Family::reduce) {
     key.push_back(static_cast<std::uint32_t>(n->scalar));
-  else if (n->arity > 2)
+    const Node& operand = *n->operand(0);
+    if (source_of_views(&operand)->storage.load() != nullptr) note_sizes(reduction_class(operand.sizes(), n->scalar));
+  } else if (n->arity > 2) {
     key.push_back(n->stretched[2]);
+  }
   if (is_boxed(n->op)) has_boxed = true, key.push_back(n->extra != nullptr ? n->extra->context : 0);
   if (!is_boxed(n->op) && traits(n->op).effect != Effect::pure) has_effects = true;
   if (records_single_elements(n->op)) key.push_back(ends_in_single_elements(n->sizes()) ? 1 : 0);
@@ -268,13 +272,13 @@ bool Walk::has_roots_only() const {
 void Walk::run(std::span<Node* const> roots, bool roots_only, const IsLeaf* is_leaf) {
   while (!find_order(roots, is_leaf)) std::this_thread::yield();
   add_outputs(roots_only);
-  key.push_back(short_rows_);
+  key.push_back(sizes_);
 }
 
 /// False where another thread writes over a leaf: it is about to publish what comes of it.
 bool Walk::find_order(std::span<Node* const> roots, const IsLeaf* is_leaf) {
   order.clear(), key.clear(), outputs.clear(), views.clear(), operands.clear(), first_operand.clear();
-  has_boxed = has_effects = has_distributed = false, short_rows_ = 0;
+  has_boxed = has_effects = has_distributed = false, sizes_ = 0;
   const auto storage_of = [this](const Node* n) {
     if (visits != nullptr) visits->note(n);
     return n->storage.load();

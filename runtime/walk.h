@@ -3,9 +3,11 @@
 // The key is the graph itself: a few words per node, then the numbers of its operands, and the outputs at the end.
 // Equal keys are equal structures, so verifying a cache hit is one comparison. Sizes (except last axes of one element),
 // scalars, and the starts and steps of slices are not part of it. Its last word tells leaves with a short last axis
-// from others: code for one is right for the other, but what is fused is chosen for the sizes at hand.
+// from others, and reductions of one class (ir/reduction_class.h) from others: code for one is right for the other, but
+// what is fused and what is a call is chosen for the sizes at hand.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -101,6 +103,7 @@ class Walk {
   void add_pending(Node* n);
   void add_other(Node* n);  // for nodes that take more words
   void add_operands(const Node& n, std::uint32_t* in_key, std::size_t count);
+  void note_sizes(std::uint32_t number) { sizes_ = std::rotl(sizes_, 5) ^ number; }
   void add_outputs(bool roots_only);
   void add_recompute_inputs(std::size_t key_begin);
   void add_sources_of_views(std::size_t key_begin);
@@ -111,7 +114,8 @@ class Walk {
   };
   GrowableArray<Visit> stack_;
   std::vector<std::uint32_t> chain_;  // of views, the last one first
-  std::uint32_t short_rows_ = 0;      // of the leaves so far
+  /// What decides how a plan computes: whether rows of leaves are short, and the classes of reductions.
+  std::uint32_t sizes_ = 0;
 };
 
 }  // namespace fermata

@@ -287,15 +287,19 @@ class ReductionCall {
   // is that of rows: what a lane has is merged with what the lane half as far on has; lanes without an element would
   // change nothing.
 
-  /// Fewer rows along one axis are reduced one by one.
+  /// Fewer rows along one axis are reduced one by one, unless they fill a vector.
   static constexpr std::int64_t kFewestSideBySide = 32;
+  bool has_enough_rows(const MergedAxis& axis) const {
+    return axis.size >=
+           (lies_in_vectors(axis) ? std::clamp<std::int64_t>(loops_.lanes, 8, kFewestSideBySide) : kFewestSideBySide);
+  }
   MergedAxis side() const { return side_ < rows_.rank ? rows_.axis[side_] : MergedAxis{1, 0, false}; }
   /// Rows along this axis are taken together: one whose elements are vectors in memory; else the innermost, whose
   /// results are, if it is long enough.
   void choose_side() {
     side_ = rows_.rank == 0 ? 0 : rows_.rank - 1;
     for (unsigned i = 0; i < rows_.rank; ++i)
-      if (rows_.axis[i].size >= kFewestSideBySide && rows_.axis[i].stride == stored_bytes()) side_ = i;
+      if (rows_.axis[i].stride == stored_bytes() && has_enough_rows(rows_.axis[i])) side_ = i;
     if (lies_in_vectors(side())) return;
     for (unsigned i = 0; i < rows_.rank; ++i)
       if (side().size < kFewestSideBySide && rows_.axis[i].size > side().size) side_ = i;
@@ -319,7 +323,7 @@ class ReductionCall {
   bool goes_side_by_side() const {
     if (goes_by_lanes()) return true;
     constexpr std::int64_t kLongest = 24;  // of rows that have to be turned: longer ones fill lanes well enough
-    if (blocks_ == 0 || per_pass_ > 1 || side().size < kFewestSideBySide) return false;
+    if (blocks_ == 0 || per_pass_ > 1 || !has_enough_rows(side())) return false;
     if (blocks_ > static_cast<std::int64_t>(kReductionLanes) && side_tasks() < 2 * thread_count()) return false;
     if (!lies_in_vectors(side()) && has_vectors_along() && blocks_ == 1) return false;
     return reduced_.size <= (lies_in_vectors(side()) || has_vectors_along() ? kReductionLanes : kLongest);
@@ -436,9 +440,14 @@ class ReductionCall {
     const std::int64_t stride = side().stride;
     std::int64_t done = 0;
     if (lies_in_vectors(side())) {
+      const auto some = [&](std::int64_t at, std::int64_t count) {
+        const char* const x = data() + offset + at * stride;
+        loops_.rows_side_by_side(x, reduced_.stride, reduced_.size, position, count, after(to, at).at, buffers.pitch);
+      };
       done = rows / loops_.lanes * loops_.lanes;
-      loops_.rows_side_by_side(data() + offset, reduced_.stride, reduced_.size, position, done, to.at, buffers.pitch);
-      if (done == rows) return;
+      if (done != 0) some(0, done);
+      if (done != 0 && done != rows) some(rows - loops_.lanes, loops_.lanes);  // some rows once more
+      if (done != 0) return;
     } else if (has_vectors_along()) {
       return loops_.rows_of_one_block(data() + offset, stride, reduced_.size, rows, to.at);
     }

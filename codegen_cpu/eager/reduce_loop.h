@@ -204,15 +204,22 @@ template <class Monoid, class T> struct ReduceLoop {
       merge_used<kHalf / 2>(lanes);
     }
   }
+  /// From a row to one that is read soon: loads under a mask do not make a processor read ahead by itself (Zen 5).
+  static std::int64_t rows_ahead(std::int64_t row_bytes) {
+    constexpr std::int64_t kAhead = 2048;
+    return row_bytes > 0 ? (kAhead + row_bytes - 1) / row_bytes * row_bytes : 0;
+  }
   template <int kUsed> static void rows_in_vectors(const char* from, std::int64_t row_bytes, std::int64_t n,
                                                    std::int64_t rows, void* const* states) {
     const Position numbers = lane_numbers<SignedOf<kWidest>>();
     const std::int64_t last = n - (kUsed - 1) * N;
     auto rows_of_lanes = identities(std::make_index_sequence<static_cast<std::size_t>(N)>{});
     State* const of_rows = rows_of_lanes.data();
+    const std::int64_t ahead = rows_ahead(row_bytes);
     for (std::int64_t row = 0; row < rows; row += N) {
       const std::int64_t count = rows - row < N ? rows - row : N;
       for (std::int64_t r = 0; r < count; ++r, from += row_bytes) {
+        __builtin_prefetch(from + ahead);
         [&]<int... v>(std::integer_sequence<int, v...>) {
           State lanes[kUsed] = {(v + 1 < kUsed
                                      ? lift(from, v * N, N, Index(0))
@@ -357,6 +364,22 @@ template <class Monoid, class T> struct ReduceLoop {
     }
     return q;
   }
+  /// One vector of rows after the other.
+  template <class Item>
+  static void vectors_side_by_side(Item item, std::int64_t n, std::int64_t rows, void* const* states) {
+    alignas(64) char kept[kComponents][kReductionLanes / 4][N * 8];
+    void* lines[kComponents];
+    each([&]<std::size_t c>() { lines[c] = kept[c]; });
+    const auto line_at = [&](std::int64_t i) {
+      return make(
+          [&]<std::size_t c>() { return load<Component<c>>(static_cast<const char*>(lines[c]) + i * N * kBytes<c>); });
+    };
+    for (std::int64_t at = 0; at < rows; at += N) {
+      std::int64_t left = merge_lines([&](std::int64_t i, std::int64_t) { return item(i, at); }, n, N, lines, N);
+      while (left > 1) left = merge_lines([&](std::int64_t i, std::int64_t) { return line_at(i); }, left, N, lines, N);
+      store_states(states, at, N, line_at(0));
+    }
+  }
   [[gnu::flatten]] static void rows_side_by_side(const void* x, std::int64_t line_bytes, std::int64_t n,
                                                  std::int64_t position, std::int64_t rows, void* const* states,
                                                  std::int64_t pitch) {
@@ -369,6 +392,8 @@ template <class Monoid, class T> struct ReduceLoop {
         return load<Component<c>>(static_cast<const char*>(states[c]) + (i * pitch + at) * kBytes<c>);
       });
     };
+    constexpr std::int64_t kFewRows = 4 * N;  // lines of more are read as streams
+    if (rows <= kFewRows) return vectors_side_by_side(lifted, n, rows, states);
     std::int64_t lines = merge_lines(lifted, n, rows, states, pitch);
     while (lines > 1) lines = merge_lines(merged, lines, rows, states, pitch);
   }
@@ -377,8 +402,11 @@ template <class Monoid, class T> struct ReduceLoop {
                                             std::int64_t count, std::int64_t first, void* const* states) {
     [&]<std::size_t... v>(std::index_sequence<v...>) {
       std::array<State, kGroup> sums{(static_cast<void>(v), identity())...};
-      for (std::int64_t r = 0; r < rows; ++r, x += row_bytes)
+      const std::int64_t ahead = at + rows_ahead(row_bytes);
+      for (std::int64_t r = 0; r < rows; ++r, x += row_bytes) {
+        if (kGroup == 1) __builtin_prefetch(x + ahead);
         ((sums[v] = combine(sums[v], lift(x, at + static_cast<int>(v) * N, count, Index(first + r)))), ...);
+      }
       (store_states(states, at + static_cast<int>(v) * N, count, sums[v]), ...);
     }
     (std::make_index_sequence<kGroup>{});

@@ -4,6 +4,7 @@
 #include <bit>
 #include <vector>
 
+#include "codegen_cpu/jit/plugin.h"
 #include "codegen_cpu/jit/reduction_state.h"
 
 namespace fermata::jit {
@@ -16,6 +17,10 @@ constexpr unsigned kMostTurnedLanes = 32, kMostTurnedStates = 128;
 /// most so many columns: their cache lines are read side by side, and stay in the L1 cache until the next steps.
 constexpr std::int64_t kTileSteps = 16, kMostTileColumns = 64;
 
+/// Columns of one stage are reduced block by block, so many vectors of columns at a time: rows are read in order, and
+/// the lines that groups share stay in the second-level cache.
+constexpr std::int64_t kPanelVectors = 32;
+
 /// No processor foresees lines so far from each other.
 constexpr std::int64_t kStepsAhead = 8;
 
@@ -25,12 +30,20 @@ class ColumnKernel {
   void emit();
 
  private:
+  /// Calls `body` for the groups of columns between two.
+  void groups(Value* begin, Value* end, llvm::function_ref<void(const Span& span, unsigned vectors)> body);
+  /// The only stage of one row, by panels. States wait on the stack from block to block.
+  void panels(const Values& row, const Environment& at_row);
+  bool has_panels() const { return !e_.turned && e_.schedule.stages.size() == 1; }
   /// All stages for a group of vectors of one row.
   void columns(const Values& row, const Environment& at_row, const Span& span, unsigned vectors);
   void element_stage(const KernelSchedule::Stage& stage, const Values& addresses, const Span& span, unsigned vectors,
                      const Environment& env);
   Values reduce(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses,
                 const Span& span, unsigned vectors, const Environment& env);
+  /// Block `number` along the innermost reduced axis, in which the group is at the first element.
+  Values reduce_block(const KernelSchedule::Stage& stage, const ReductionState& state, const Group& group,
+                      Value* number, const Values& identity, const Environment& env);
   /// The same for at most kReductionLanes elements in each of at most as many blocks: one for each lane of a tree,
   /// which wait on the stack.
   Values reduce_by_halves(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses,
@@ -56,12 +69,20 @@ class ColumnKernel {
   unsigned most_components() const;
   bool has_few_instructions() const;
 
+  /// The state of lane `number` of the tree of a row.
   Value* waiting(const ReductionState& state, unsigned vectors, Value* number) {
     const auto words = static_cast<std::int64_t>(state.components() * vectors * b_.lanes());
     return b_.CreateGEP(b_.getInt64Ty(), waiting_, b_.CreateMul(number, b_.i64(words)));
   }
-  Values load_waiting(const ReductionState& state, unsigned vectors, Value* number);
-  void store_waiting(const ReductionState& state, unsigned vectors, Value* number, const Values& values);
+  Values load_states(const ReductionState& state, unsigned vectors, Value* at);
+  void store_states(const ReductionState& state, unsigned vectors, Value* at, const Values& values);
+  /// The states of columns from `number` on, on the stack or among the partials.
+  Value* of_columns(const ReductionState& state, Value* first, Value* number) {
+    const auto words = static_cast<std::int64_t>(state.components());
+    return b_.CreateGEP(b_.getInt64Ty(), first, b_.CreateMul(number, b_.i64(words)));
+  }
+  /// Of a block among the partials: those of all columns.
+  Value* partials_of(const ReductionState& state, Value* block);
 
   Emission& e_;
   CodeBuilder& b_;
@@ -72,9 +93,17 @@ class ColumnKernel {
   Digit inner_;
   Value *passes_, *total_;
   Value* waiting_ = nullptr;
+  const bool splits_;
+  Value *is_partial_ = nullptr, *is_finish_ = nullptr;
+  Value *first_block_, *last_block_;
 };
 
-ColumnKernel::ColumnKernel(Emission& e) : e_(e), b_(e.b), operands_(turned_operands()), groups_(plan()) {
+ColumnKernel::ColumnKernel(Emission& e)
+    : e_(e),
+      b_(e.b),
+      operands_(turned_operands()),
+      groups_(plan()),
+      splits_(!e.turned && can_split_columns(e.kernel, e.schedule)) {
   const unsigned columns = groups_.width * b_.lanes();
   e.add_scratch(columns, groups_.masked ? columns : b_.lanes());
   const auto axes = e.outer_reduced_axes();
@@ -89,6 +118,19 @@ ColumnKernel::ColumnKernel(Emission& e) : e_(e), b_(e.b), operands_(turned_opera
   if (e.turned) {
     const std::size_t trees = outer_.empty() ? 1 : 2;
     waiting_ = b_.stack(b_.getInt64Ty(), most_components() * columns * kReductionLanes * trees, 64);
+  } else if (has_panels()) {
+    waiting_ = b_.stack(b_.getInt64Ty(), most_components() * kPanelVectors * b_.lanes(), 64);
+  }
+  first_block_ = b_.i64(0), last_block_ = total_;
+  if (splits_) {
+    const auto is = [&](Part part) { return b_.CreateICmpEQ(e.part, b_.getInt64(static_cast<std::uint64_t>(part))); };
+    is_partial_ = is(Part::partial), is_finish_ = is(Part::finish);
+    first_block_ = b_.CreateSelect(is_partial_, e.column_begin, b_.i64(0));
+    last_block_ = b_.CreateSelect(is_partial_, e.column_end, b_.CreateSelect(is_finish_, b_.i64(0), total_));
+    e.column_begin = b_.CreateSelect(is_partial_, b_.i64(0), e.column_begin);
+    e.column_end = b_.CreateSelect(is_partial_, e.accesses.size(e.vector_axis()), e.column_end);
+    // A call for blocks or their merge is about one row.
+    e.row_end = b_.CreateSelect(is(Part::whole), e.row_end, b_.CreateAdd(e.row_begin, b_.i64(1)));
   }
   e.row_end = b_.CreateSelect(b_.CreateICmpSLT(e.column_begin, e.column_end), e.row_end, e.row_begin);
 }
@@ -115,7 +157,7 @@ bool ColumnKernel::has_few_instructions() const {
 
 GroupPlan ColumnKernel::plan() const {
   // Later stages read the columns again: few of them at a time stay in the second cache.
-  GroupPlan plan{e_.schedule.stages.size() > 1 ? 4u : 8u, b_.isa().masks};
+  GroupPlan plan{4u, b_.isa().masks};
   for (const KernelSchedule::Stage& stage : e_.schedule.stages) {
     const unsigned state = components(stage);
     const GroupPlan stage_plan = e_.group_plan(stage, 2, 8);
@@ -140,15 +182,104 @@ std::vector<TurnedOperand> ColumnKernel::turned_operands() const {
 
 void ColumnKernel::emit() {
   e_.rows([&](const Values& addresses, Environment& env) {
-    const auto group = [&](const Span& span, unsigned vectors) { columns(addresses, env, span, vectors); };
-    Value* begin = e_.column_begin;
-    const auto whole = [&](unsigned width) { begin = e_.whole_columns(begin, e_.column_end, width, group); };
-    GroupPlan plan = groups_;
-    const unsigned least = e_.wide ? 2 : 4;
-    if (!plan.masked && has_few_instructions())
-      for (; plan.width > least; plan.width /= 2) whole(plan.width);
-    e_.columns(begin, e_.column_end, plan, group);
+    if (has_panels()) return panels(addresses, env);
+    groups(e_.column_begin, e_.column_end,
+           [&](const Span& span, unsigned vectors) { columns(addresses, env, span, vectors); });
   });
+}
+
+void ColumnKernel::groups(Value* begin, Value* end, llvm::function_ref<void(const Span& span, unsigned vectors)> body) {
+  GroupPlan plan = groups_;
+  const unsigned least = e_.wide ? 1 : 4;
+  if (!plan.masked && has_few_instructions())
+    for (; plan.width > least; plan.width /= 2) begin = e_.whole_columns(begin, end, plan.width, body);
+  e_.columns(begin, end, plan, body);
+}
+
+void ColumnKernel::panels(const Values& row, const Environment& at_row) {
+  const KernelSchedule::Stage& stage = e_.schedule.stages.front();
+  const ReductionState state(e_, stage.reductions);
+  const std::int64_t columns = kPanelVectors * b_.lanes();
+  // What a group of columns has before its first block, in `env`.
+  const auto enter = [&](const Group& group, Environment& env) {
+    e_.evaluator.group(e_.schedule.row_prologue, group, env);
+    e_.enter(stage, env);
+  };
+  const auto at_column = [&](const Values& at, const Span& span) {
+    return e_.accesses.moved(at, e_.vector_axis(), span.index);
+  };
+  const auto here = [&](const Span& span) { return Span{b_.i64(0), span.left, span.masks, span.may_branch}; };
+  b_.loop(e_.column_begin, e_.column_end, columns, {}, [&](Value* begin, const Values&) {
+    Value* const end =
+        b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, b_.CreateAdd(begin, b_.i64(columns)), e_.column_end);
+    const auto on_stack = [&](Value* column) { return of_columns(state, waiting_, b_.CreateSub(column, begin)); };
+    const auto among_partials = [&](Value* block, Value* column) {
+      return of_columns(state, partials_of(state, block), column);
+    };
+    Value* const several = b_.CreateICmpSGT(total_, b_.i64(1));
+    e_.accesses.linear_loop(
+        blocks_, first_block_, last_block_, row, {},
+        [&](const Values& first, Value* number, Value* along_axis, const Values&) {
+          groups(begin, end, [&](const Span& span, unsigned vectors) {
+            const Values start = at_column(row, span), at = at_column(first, span);
+            Environment env = at_row;
+            enter({start, here(span), 0, vectors}, env);
+            const Values identity = state.identity(vectors, b_.lanes());
+            const Values block = reduce_block(stage, state, {at, here(span), 0, vectors}, along_axis, identity, env);
+            Value* to = on_stack(span.index);
+            const auto merged = [&] {
+              const auto before = [&] { return load_states(state, vectors, on_stack(span.index)); };
+              const auto none = [&] { return identity; };
+              return state.combined(b_.either(b_.CreateICmpEQ(number, b_.i64(0)), none, before), block, 0, vectors);
+            };
+            Value* merges = several;
+            if (splits_) {
+              to = b_.CreateSelect(is_partial_, among_partials(number, span.index), to);
+              merges = b_.CreateAnd(merges, b_.CreateNot(is_partial_));
+            }
+            store_states(state, vectors, to, b_.when(merges, block, merged));
+          });
+          return Values{};
+        });
+    const auto finish = [&](const Span& span, unsigned vectors) {
+      const Values start = at_column(row, span);
+      const Group group{start, here(span), 0, vectors};
+      Environment env = at_row;
+      enter(group, env);
+      const Values identity = state.identity(vectors, b_.lanes());
+      const auto of_blocks = [&] {
+        return b_.when(b_.CreateICmpSGT(total_, b_.i64(0)), identity,
+                       [&] { return load_states(state, vectors, on_stack(span.index)); });
+      };
+      const auto of_partials = [&] {
+        return b_.loop(b_.i64(0), total_, 1, identity, [&](Value* number, const Values& before) {
+          const Values block = load_states(state, vectors, among_partials(number, span.index));
+          return b_.when(several, block, [&] { return state.combined(before, block, 0, vectors); });
+        });
+      };
+      state.finish_vectors(splits_ ? b_.either(is_finish_, of_partials, of_blocks) : of_blocks(), vectors, env);
+      e_.evaluator.group(stage.row_values, group, env);
+      e_.store(stage.row_stores, env, group);
+    };
+    const auto finish_groups = [&] {
+      groups(begin, end, finish);
+      return Values{};
+    };
+    if (splits_)
+      b_.when(b_.CreateNot(is_partial_), {}, finish_groups);
+    else
+      finish_groups();
+    return Values{};
+  });
+}
+
+Value* ColumnKernel::partials_of(const ReductionState& state, Value* block) {
+  const auto granule = static_cast<std::int64_t>(e_.scratch_lanes);
+  Value* const field = b_.element(b_.getInt8Ty(), e_.launch, offsetof(KernelLaunch, partials));
+  Value* const states = b_.CreateAlignedLoad(b_.getPtrTy(), field, llvm::Align(8));
+  Value* const rounded = b_.CreateAdd(e_.accesses.size(e_.vector_axis()), b_.i64(granule - 1));
+  Value* const columns = b_.CreateMul(b_.CreateUDiv(rounded, b_.i64(granule)), b_.i64(granule));
+  return of_columns(state, states, b_.CreateMul(block, columns));
 }
 
 void ColumnKernel::columns(const Values& row, const Environment& at_row, const Span& span, unsigned vectors) {
@@ -192,19 +323,21 @@ Values ColumnKernel::reduce(const KernelSchedule::Stage& stage, const ReductionS
   return e_.accesses.linear_loop(
       blocks_, b_.i64(0), total_, addresses, identity,
       [&](const Values& first, Value*, Value* along_axis, const Values& before) {
-        Value* const rest = b_.CreateSub(inner_.size, b_.CreateMul(along_axis, b_.i64(kColumnBlock)));
-        Value* const length = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, rest, b_.i64(kColumnBlock));
-        const auto in_order = [&] { return steps(stage, state, first, length, identity, span, vectors, env); };
-        Value* const has_tiles = are_in_tiles(length, span, vectors);
-        const Values block =
-            has_tiles == nullptr
-                ? in_order()
-                : b_.either(
-                      has_tiles,
-                      [&] { return steps_of_tiles(stage, state, first, length, identity, span, vectors, env); },
-                      in_order);
+        const Values block = reduce_block(stage, state, {first, span, 0, vectors}, along_axis, identity, env);
         return b_.when(several, block, [&] { return state.combined(before, block, 0, vectors); });
       });
+}
+
+Values ColumnKernel::reduce_block(const KernelSchedule::Stage& stage, const ReductionState& state, const Group& group,
+                                  Value* number, const Values& identity, const Environment& env) {
+  const auto& [first, span, begin, vectors] = group;
+  Value* const rest = b_.CreateSub(inner_.size, b_.CreateMul(number, b_.i64(kColumnBlock)));
+  Value* const length = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, rest, b_.i64(kColumnBlock));
+  const auto in_order = [&] { return steps(stage, state, first, length, identity, span, vectors, env); };
+  Value* const has_tiles = are_in_tiles(length, span, vectors);
+  if (has_tiles == nullptr) return in_order();
+  return b_.either(
+      has_tiles, [&] { return steps_of_tiles(stage, state, first, length, identity, span, vectors, env); }, in_order);
 }
 
 Values ColumnKernel::steps(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& first,
@@ -263,8 +396,7 @@ Values ColumnKernel::steps_of_tiles(const KernelSchedule::Stage& stage, const Re
                vectors, env);
 }
 
-Values ColumnKernel::load_waiting(const ReductionState& state, unsigned vectors, Value* number) {
-  Value* const at = waiting(state, vectors, number);
+Values ColumnKernel::load_states(const ReductionState& state, unsigned vectors, Value* at) {
   Values values;
   for (unsigned c = 0; c < state.components(); ++c) {
     Value* const component = b_.element(b_.getInt64Ty(), at, std::uint64_t{c} * vectors * b_.lanes());
@@ -274,8 +406,7 @@ Values ColumnKernel::load_waiting(const ReductionState& state, unsigned vectors,
   return values;
 }
 
-void ColumnKernel::store_waiting(const ReductionState& state, unsigned vectors, Value* number, const Values& values) {
-  Value* const at = waiting(state, vectors, number);
+void ColumnKernel::store_states(const ReductionState& state, unsigned vectors, Value* at, const Values& values) {
   for (unsigned c = 0; c < state.components(); ++c) {
     Value* const component = b_.element(b_.getInt64Ty(), at, std::uint64_t{c} * vectors * b_.lanes());
     for (unsigned v = 0; v < vectors; ++v) b_.store_value(values[c * vectors + v], component, v);
@@ -294,11 +425,12 @@ Values ColumnKernel::reduce_by_halves(const KernelSchedule::Stage& stage, const 
                               e_.evaluator.group(stage.element_values, group, here);
                               e_.element_stores(stage, here, group);
                               const Values lifted = state.lifted(here, vectors, 0, vectors);
-                              store_waiting(state, vectors, number, state.combined(identity, lifted, 0, vectors));
+                              store_states(state, vectors, waiting(state, vectors, number),
+                                           state.combined(identity, lifted, 0, vectors));
                               return Values{};
                             });
     merge_halves(state, vectors, b_.i64(0), inner_.size);
-    return load_waiting(state, vectors, b_.i64(0));
+    return load_states(state, vectors, waiting(state, vectors, b_.i64(0)));
   };
   if (outer_.empty()) return merge_block(addresses);
   Value* const first = b_.i64(kReductionLanes);
@@ -307,11 +439,11 @@ Values ColumnKernel::reduce_by_halves(const KernelSchedule::Stage& stage, const 
         const Values block = merge_block(at);
         Value* const several = b_.CreateICmpSGT(passes_, b_.i64(1));
         const Values lane = b_.when(several, block, [&] { return state.combined(identity, block, 0, vectors); });
-        store_waiting(state, vectors, b_.CreateAdd(first, number), lane);
+        store_states(state, vectors, waiting(state, vectors, b_.CreateAdd(first, number)), lane);
         return Values{};
       });
   merge_halves(state, vectors, first, passes_);
-  return load_waiting(state, vectors, first);
+  return load_states(state, vectors, waiting(state, vectors, first));
 }
 
 void ColumnKernel::merge_halves(const ReductionState& state, unsigned vectors, Value* first, Value* count) {
@@ -325,9 +457,9 @@ void ColumnKernel::merge_halves(const ReductionState& state, unsigned vectors, V
     Value* const pairs = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, half, b_.CreateSub(count, half));
     return b_.loop(b_.i64(0), pairs, 1, {}, [&](Value* number, const Values&) {
       Value* const lower = b_.CreateAdd(first, number);
-      const Values left = load_waiting(state, vectors, lower);
-      const Values right = load_waiting(state, vectors, b_.CreateAdd(lower, half));
-      store_waiting(state, vectors, lower, state.combined(left, right, 0, vectors));
+      const Values left = load_states(state, vectors, waiting(state, vectors, lower));
+      const Values right = load_states(state, vectors, waiting(state, vectors, b_.CreateAdd(lower, half)));
+      store_states(state, vectors, waiting(state, vectors, lower), state.combined(left, right, 0, vectors));
       return Values{};
     });
   });

@@ -76,10 +76,10 @@ using EntryPoint = void (*)(const KernelLaunch*, Part, void* scratch, const Boun
 
 /// Increment with every change of KernelLaunch or of the entry point, so that older objects in a disk cache are not
 /// run.
-inline constexpr std::uint64_t kObjectVersion = 7;
+inline constexpr std::uint64_t kObjectVersion = 8;
 struct ObjectInfo {
   std::uint64_t version;
-  std::uint64_t state_bytes;          // 0: cannot be split
+  std::uint64_t state_bytes;          // of a row or column; 0: cannot be split
   std::uint64_t streamable;           // bit i: a variant may stream store i
   std::uint64_t rank, reduced;        // of the kernel
   std::uint64_t scratch_slots;        // number of kept values; 0: no scratch needed
@@ -88,6 +88,13 @@ struct ObjectInfo {
       scratch_lanes;                   // maximum and granularity of a group of a column kernel; 1 in row kernels
   std::uint64_t checked_kernel_bytes;  // of kCheckedKernelSymbol; 0: no bounds checks
 };
+
+/// The states of one block of a launch that is split. Those of columns are stored a group at a time.
+inline std::size_t block_bytes(const ObjectInfo& info, const KernelLaunch& launch) {
+  if (info.scratch_columns <= 1) return info.state_bytes;
+  const auto columns = static_cast<std::uint64_t>(launch.sizes[info.rank - 1]);
+  return (columns + info.scratch_lanes - 1) / info.scratch_lanes * info.scratch_lanes * info.state_bytes;
+}
 
 /// The vector axis of a row is rounded up to kScratchGranule points, and slots are kScratchSlack bytes apart, so that
 /// vectors can be accessed unmasked.

@@ -83,9 +83,9 @@ Tensor hstack(std::initializer_list<Tensor> tensors, Location where) {
 }
 
 #define FERMATA_UNARY_NAME(name, function) \
-  Tensor name(const Operand& x) { return function(x); }
+  Tensor name(const Operand& x) { return function(x.for_last_use()); }
 #define FERMATA_BINARY_NAME(name, function) \
-  Tensor name(const Operand& lhs, const Operand& rhs) { return function(lhs, rhs); }
+  Tensor name(const Operand& lhs, const Operand& rhs) { return function(lhs.for_last_use(), rhs.for_last_use()); }
 FERMATA_BINARY_NAME(sub, subtract)
 FERMATA_BINARY_NAME(mul, multiply)
 FERMATA_BINARY_NAME(div, divide)
@@ -110,7 +110,9 @@ FERMATA_BINARY_NAME(ge, greater_equal)
 #undef FERMATA_UNARY_NAME
 #undef FERMATA_BINARY_NAME
 
-Tensor clamp(const Operand& x, const Operand& low, const Operand& high) { return clip(x, low, high); }
+Tensor clamp(const Operand& x, const Operand& low, const Operand& high) {
+  return clip(x.for_last_use(), low.for_last_use(), high.for_last_use());
+}
 Tensor nan_to_num(const Tensor& x, double nan, Location where) {
   require_defined("nan_to_num", x, where);
   if (!is_floating(x.dtype())) return x;

@@ -89,7 +89,10 @@ Tensor detail::pointwise(Op op, const Operand& lhs, const Operand& rhs) try {
   if (op == Op::pow) {
     const Tensor base = left ? autocast_operand(op, lhs.tensor(), lhs.where()) : Tensor();
     const Operand cast = left ? Operand(base, lhs.where()) : lhs;
-    if (auto special = special_power(cast, rhs)) return *std::move(special);
+    if (auto special = special_power(cast, rhs)) {
+      if (Tensor* const temporary = lhs.expiring()) *temporary = Tensor();
+      return *std::move(special);
+    }
   }
   return Dispatcher<BinaryCall>::last_call(operator_entry(op), lhs.where(), lhs, rhs);
 } catch (const std::bad_alloc&) { throw_no_memory(name(op), lhs.where()); }
@@ -101,8 +104,8 @@ Tensor detail::pointwise(Op op, const Operand& a, const Operand& b, const Operan
 } catch (const std::bad_alloc&) { throw_no_memory(name(op), a.where()); }
 
 Tensor clip(const Operand& x, const Operand& low, const Operand& high) {
-  const Tensor above = maximum(x, low);
-  return minimum({above, x.where()}, high);
+  Tensor above = maximum(x.for_last_use(), low.for_last_use());
+  return minimum({std::move(above), x.where()}, high.for_last_use());
 }
 
 Tensor astype(const Tensor& x, DType dtype, Location where) {

@@ -81,8 +81,9 @@ std::vector<Tensor> Tensor::unbind(std::int64_t axis, Location where) const {
 
 // Other types and places.
 Device Tensor::device(Location where) const { return fermata::device(*this, where); }
-Tensor Tensor::astype(DType dtype, Location where) const { return fermata::astype(*this, dtype, where); }
-Tensor Tensor::to(Device device, Location where) const { return fermata::to(*this, device, where); }
+Tensor Tensor::astype(DType dtype, Location where) const& { return fermata::astype(*this, dtype, where); }
+Tensor Tensor::astype(DType dtype, Location where) && { return fermata::astype(std::move(*this), dtype, where); }
+Tensor Tensor::to(Device device, Location where) const& { return fermata::to(*this, device, where); }
 Tensor Tensor::cuda(int index, Location where) const { return to(Device(BackendKey::cuda, index), where); }
 Tensor Tensor::copy(Location where) const { return fermata::copy(*this, where); }
 Tensor Tensor::contiguous(Location where) const {
@@ -93,19 +94,31 @@ Tensor Tensor::contiguous(Location where) const {
 }
 
 // Pointwise.
-#define FERMATA_UNARY(name, rule, formula, vjp, doc) \
-  Tensor Tensor::name(Location where) const { return fermata::name({*this, where}); }
-#define FERMATA_BINARY(name, rule, formula, vjp_a, vjp_b, doc) \
-  Tensor Tensor::name(const Operand& other) const { return fermata::name({*this, other.where()}, other); }
+#define FERMATA_UNARY(name, rule, formula, vjp, doc)                                   \
+  Tensor Tensor::name(Location where) const& { return fermata::name({*this, where}); } \
+  Tensor Tensor::name(Location where)&& { return fermata::name({std::move(*this), where}); }
+#define FERMATA_BINARY(name, rule, formula, vjp_a, vjp_b, doc)                     \
+  Tensor Tensor::name(const Operand& other) const& {                               \
+    return fermata::name({*this, other.where()}, other.for_last_use());            \
+  }                                                                                \
+  Tensor Tensor::name(const Operand& other)&& {                                    \
+    return fermata::name({std::move(*this), other.where()}, other.for_last_use()); \
+  }
 #include "ir/ops.def"
-Tensor Tensor::clip(const Operand& low, const Operand& high) const {
-  return fermata::clip({*this, low.where()}, low, high);
+Tensor Tensor::clip(const Operand& low, const Operand& high) const& {
+  return fermata::clip({*this, low.where()}, low.for_last_use(), high.for_last_use());
 }
-Tensor Tensor::clamp(const Operand& low, const Operand& high) const {
-  return fermata::clip({*this, low.where()}, low, high);
+Tensor Tensor::clip(const Operand& low, const Operand& high) && {
+  return fermata::clip({std::move(*this), low.where()}, low.for_last_use(), high.for_last_use());
+}
+Tensor Tensor::clamp(const Operand& low, const Operand& high) const& {
+  return fermata::clip({*this, low.where()}, low.for_last_use(), high.for_last_use());
+}
+Tensor Tensor::clamp(const Operand& low, const Operand& high) && {
+  return fermata::clip({std::move(*this), low.where()}, low.for_last_use(), high.for_last_use());
 }
 Tensor Tensor::where(const Tensor& condition, const Operand& other) const {
-  return fermata::where({condition, other.where()}, {*this, other.where()}, other);
+  return fermata::where({condition, other.where()}, {*this, other.where()}, other.for_last_use());
 }
 Tensor Tensor::masked_fill(const Tensor& mask, const Operand& value) const {
   return fermata::masked_fill(*this, mask, value, value.where());
@@ -116,50 +129,67 @@ Tensor Tensor::isclose(const Tensor& other, double rtol, double atol, bool equal
 bool Tensor::allclose(const Tensor& other, double rtol, double atol, bool equal_nan, Location where) const {
   return fermata::allclose(*this, other, rtol, atol, equal_nan, where);
 }
-Tensor Tensor::sub(const Operand& other) const { return subtract(other); }
-Tensor Tensor::mul(const Operand& other) const { return multiply(other); }
-Tensor Tensor::div(const Operand& other) const { return divide(other); }
-Tensor Tensor::neg(Location where) const { return negative(where); }
-Tensor Tensor::eq(const Operand& other) const { return equal(other); }
-Tensor Tensor::ne(const Operand& other) const { return not_equal(other); }
-Tensor Tensor::lt(const Operand& other) const { return less(other); }
-Tensor Tensor::le(const Operand& other) const { return less_equal(other); }
-Tensor Tensor::gt(const Operand& other) const { return greater(other); }
-Tensor Tensor::ge(const Operand& other) const { return greater_equal(other); }
 
 // Along axes.
-#define FERMATA_REDUCE(name, rule, vjp, doc)                                          \
-  Tensor Tensor::name(const IntegerList& axes, bool keepdims, Location where) const { \
-    return fermata::name(*this, axes, keepdims, where);                               \
+#define FERMATA_REDUCE(name, rule, vjp, doc)                                           \
+  Tensor Tensor::name(const IntegerList& axes, bool keepdims, Location where) const& { \
+    return fermata::name(*this, axes, keepdims, where);                                \
+  }                                                                                    \
+  Tensor Tensor::name(const IntegerList& axes, bool keepdims, Location where)&& {      \
+    return fermata::name(std::move(*this), axes, keepdims, where);                     \
   }
 #define FERMATA_SCAN(name, monoid, rule, doc)                                                         \
   Tensor Tensor::name(std::optional<std::int64_t> axis, bool include_initial, Location where) const { \
     return fermata::name(*this, axis, include_initial, where);                                        \
   }
 #include "ir/ops.def"
-Tensor Tensor::mean(const IntegerList& axes, bool keepdims, Location where) const {
+Tensor Tensor::mean(const IntegerList& axes, bool keepdims, Location where) const& {
   return fermata::mean(*this, axes, keepdims, where);
 }
-Tensor Tensor::var(const IntegerList& axes, bool keepdims, double correction, Location where) const {
+Tensor Tensor::mean(const IntegerList& axes, bool keepdims, Location where) && {
+  return fermata::mean(std::move(*this), axes, keepdims, where);
+}
+Tensor Tensor::var(const IntegerList& axes, bool keepdims, double correction, Location where) const& {
   return fermata::var(*this, axes, keepdims, correction, where);
 }
-Tensor Tensor::stddev(const IntegerList& axes, bool keepdims, double correction, Location where) const {
+Tensor Tensor::var(const IntegerList& axes, bool keepdims, double correction, Location where) && {
+  return fermata::var(std::move(*this), axes, keepdims, correction, where);
+}
+Tensor Tensor::stddev(const IntegerList& axes, bool keepdims, double correction, Location where) const& {
   return fermata::stddev(*this, axes, keepdims, correction, where);
 }
-Tensor Tensor::std(const IntegerList& axes, bool keepdims, double correction, Location where) const {
+Tensor Tensor::stddev(const IntegerList& axes, bool keepdims, double correction, Location where) && {
+  return fermata::stddev(std::move(*this), axes, keepdims, correction, where);
+}
+Tensor Tensor::std(const IntegerList& axes, bool keepdims, double correction, Location where) const& {
   return fermata::stddev(*this, axes, keepdims, correction, where);
 }
-Tensor Tensor::logsumexp(const IntegerList& axes, bool keepdims, Location where) const {
+Tensor Tensor::std(const IntegerList& axes, bool keepdims, double correction, Location where) && {
+  return fermata::stddev(std::move(*this), axes, keepdims, correction, where);
+}
+Tensor Tensor::logsumexp(const IntegerList& axes, bool keepdims, Location where) const& {
   return fermata::logsumexp(*this, axes, keepdims, where);
 }
-Tensor Tensor::norm(double ord, const IntegerList& axes, bool keepdims, Location where) const {
+Tensor Tensor::logsumexp(const IntegerList& axes, bool keepdims, Location where) && {
+  return fermata::logsumexp(std::move(*this), axes, keepdims, where);
+}
+Tensor Tensor::norm(double ord, const IntegerList& axes, bool keepdims, Location where) const& {
   return linalg::vector_norm(*this, axes, keepdims, ord, where);
+}
+Tensor Tensor::norm(double ord, const IntegerList& axes, bool keepdims, Location where) && {
+  return linalg::vector_norm(std::move(*this), axes, keepdims, ord, where);
 }
 Tensor Tensor::median(std::optional<std::int64_t> axis, bool keepdims, Location where) const {
   return fermata::median(*this, axis, keepdims, where);
 }
-Tensor Tensor::softmax(std::int64_t axis, Location where) const { return fermata::softmax(*this, axis, where); }
-Tensor Tensor::log_softmax(std::int64_t axis, Location where) const { return fermata::log_softmax(*this, axis, where); }
+Tensor Tensor::softmax(std::int64_t axis, Location where) const& { return fermata::softmax(*this, axis, where); }
+Tensor Tensor::softmax(std::int64_t axis, Location where) && { return fermata::softmax(std::move(*this), axis, where); }
+Tensor Tensor::log_softmax(std::int64_t axis, Location where) const& {
+  return fermata::log_softmax(*this, axis, where);
+}
+Tensor Tensor::log_softmax(std::int64_t axis, Location where) && {
+  return fermata::log_softmax(std::move(*this), axis, where);
+}
 Tensor Tensor::cumsum(std::optional<std::int64_t> axis, Location where) const {
   return fermata::cumulative_sum(*this, axis, false, where);
 }

@@ -2,6 +2,7 @@
 #include "runtime/steps/kernel_step.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "runtime/bounds_check.h"
 #include "runtime/device_run.h"
@@ -224,7 +225,7 @@ bool BoundKernel::take_kept(Run& run, const KernelLaunch& whole) const {
     KernelLaunch once = whole;
     std::vector<void*> pointers(whole.pointers, whole.pointers + addresses_.size());
     pointers[to] = made, once.pointers = pointers.data();
-    run_in_ranges(once);
+    run_in_ranges(step_->executable->variant_for(once), once);
   });
   if (kept == nullptr) return false;
   const std::uint32_t slot = addresses_[to].slot;
@@ -268,16 +269,14 @@ void BoundKernel::run_whole(Run& run, const KernelLaunch& whole) const {
 }
 
 void BoundKernel::run_arranged(const KernelLaunch& whole) const {
-  if (ns_ < 2 * kSerialNanoseconds) return step_->executable->variant_for(whole).launch(whole);
-  const bool row_kernel = (step_->reduced >> (sizes_.size() - 1) & 1) != 0;
-  if (row_kernel && rows_ < 4 * thread_count() && step_->executable->can_split() && blocks_of_row() >= 4)
-    return run_in_blocks(whole);
-  run_in_ranges(whole);
+  const Executable& executable = step_->executable->variant_for(whole);
+  if (ns_ < 2 * kSerialNanoseconds) return executable.launch(whole);
+  if (executable.can_split() && is_worth_splitting(executable, whole)) return run_in_blocks(executable, whole);
+  run_in_ranges(executable, whole);
 }
 
 /// Ranges of rows or columns side by side.
-void BoundKernel::run_in_ranges(const KernelLaunch& whole) const {
-  const Executable& executable = step_->executable->variant_for(whole);
+void BoundKernel::run_in_ranges(const Executable& executable, const KernelLaunch& whole) const {
   const std::int64_t granule = step_->reduced != 0 ? kReducedColumnGranule : kColumnGranule;
   if (rows_ >= 4 * thread_count() || columns_ < 2 * granule) {
     parallel_for(0, rows_, ns_ / static_cast<double>(rows_), [&](std::int64_t begin, std::int64_t end) {
@@ -297,31 +296,41 @@ void BoundKernel::run_in_ranges(const KernelLaunch& whole) const {
       granule);
 }
 
-/// Blocks of the last axis, for each position along the other reduced axes.
-std::int64_t BoundKernel::blocks_of_row() const {
-  std::int64_t blocks = (sizes_.back() + kReductionBlock - 1) / kReductionBlock;
-  for (std::size_t d = 0; d + 1 < sizes_.size(); ++d)
+/// Few rows that are long, or of few columns: columns are shared better by blocks, and stay in order.
+bool BoundKernel::is_worth_splitting(const Executable& executable, const KernelLaunch& whole) const {
+  constexpr std::int64_t kFewestBlocks = 4, kFewestOfColumns = 8, kFewColumns = 512, kMostBytes = 32 << 20;
+  if (rows_ >= 4 * thread_count()) return false;
+  const std::int64_t blocks = reduction_blocks();
+  if (is_row_kernel()) return blocks >= kFewestBlocks;
+  return thread_count() > 1 && blocks >= kFewestOfColumns * thread_count() && columns_ < kFewColumns * thread_count() &&
+         blocks * static_cast<std::int64_t>(executable.block_bytes(whole)) <= kMostBytes;
+}
+bool BoundKernel::is_row_kernel() const { return (step_->reduced >> (sizes_.size() - 1) & 1) != 0; }
+
+/// Blocks of the innermost reduced axis, for each position along the others.
+std::int64_t BoundKernel::reduction_blocks() const {
+  const std::int64_t length = is_row_kernel() ? kReductionBlock : kColumnBlock;
+  const auto inner = static_cast<std::size_t>(std::bit_width(step_->reduced)) - 1;
+  std::int64_t blocks = (sizes_[inner] + length - 1) / length;
+  for (std::size_t d = 0; d < inner; ++d)
     if ((step_->reduced >> d & 1) != 0) blocks *= sizes_[d];
   return blocks;
 }
 
-/// Few long rows: blocks of each row are reduced side by side, then merged in order. Same bits as launch().
-void BoundKernel::run_in_blocks(KernelLaunch launch) const {
-  const std::int64_t blocks = blocks_of_row();
-  const std::size_t state = step_->executable->state_bytes();
-  const StoragePtr partials(Storage::allocate(static_cast<std::size_t>(blocks) * state));
+/// Blocks of each row are reduced side by side, then merged in order. Same bits as launch().
+void BoundKernel::run_in_blocks(const Executable& executable, KernelLaunch launch) const {
+  const std::int64_t blocks = reduction_blocks();
+  const StoragePtr partials(Storage::allocate(static_cast<std::size_t>(blocks) * executable.block_bytes(launch)));
   launch.partials = partials->data;
-  const Executable& executable = step_->executable->variant_for(launch);
+  const double block_ns = ns_ / static_cast<double>(rows_ * blocks);
   for (std::int64_t row = 0; row < rows_; ++row) {
     launch.row_begin = row, launch.row_end = row + 1;
-    const std::int64_t length = std::min(sizes_.back(), kReductionBlock);
-    parallel_for(0, blocks, step_->ns_per_point * static_cast<double>(length),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   KernelLaunch part = launch;
-                   part.column_begin = begin, part.column_end = end;
-                   executable.partial(part);
-                 });
-    launch.column_begin = 0, launch.column_end = blocks;
+    parallel_for(0, blocks, block_ns, [&](std::int64_t begin, std::int64_t end) {
+      KernelLaunch part = launch;
+      part.column_begin = begin, part.column_end = end;
+      executable.partial(part);
+    });
+    launch.column_begin = 0, launch.column_end = is_row_kernel() ? blocks : columns_;
     executable.finish(launch);
   }
 }

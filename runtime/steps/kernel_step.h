@@ -124,9 +124,11 @@ class BoundKernel {
   bool steps_evenly(std::size_t outer, std::size_t inner) const;
   void run_whole(Run& run, const KernelLaunch& whole) const;
   void run_arranged(const KernelLaunch& whole) const;
-  void run_in_ranges(const KernelLaunch& whole) const;
-  std::int64_t blocks_of_row() const;
-  void run_in_blocks(KernelLaunch launch) const;
+  void run_in_ranges(const Executable& executable, const KernelLaunch& whole) const;
+  bool is_row_kernel() const;
+  std::int64_t reduction_blocks() const;
+  bool is_worth_splitting(const Executable& executable, const KernelLaunch& whole) const;
+  void run_in_blocks(const Executable& executable, KernelLaunch launch) const;
   bool take_kept(Run& run, const KernelLaunch& whole) const;
   void check_buffers(const KernelLaunch& launch, const Run& run) const;
 

@@ -198,6 +198,24 @@ TEST_F(Plans, SizesAndNumbersAreArguments) {
 }
 
 /// What is fused for long rows leaves most lanes empty where rows are short.
+TEST_F(Plans, ReductionsHaveTheirOwnByTheirSizes) {
+  set_compile_policy(CompilePolicy::immediate);
+  const auto steps = [](std::int64_t rows, std::int64_t columns) {
+    const Tensor x = ones({rows, columns}).sync();
+    EXPECT_EQ(max(x, {1}).sync().to_vector<float>(), Floats(static_cast<std::size_t>(rows), 1));
+    const std::string report = explain(max(x, {1}));
+    return report.substr(report.find("step 0"), report.substr(report.find("step 0")).find('\n'));
+  };
+  for (int i = 0; i < 2; ++i) {  // whichever was first
+    EXPECT_EQ(steps(1000, 1000).find("call"), std::string::npos);
+    EXPECT_NE(steps(30000, 37).find("call max"), std::string::npos);
+  }
+  const std::uint64_t misses = stats().plan_misses;
+  for (const std::int64_t rows : {900, 1000, 1017}) steps(rows, 1000);
+  for (const std::int64_t columns : {33, 37, 50}) steps(30000, columns);
+  EXPECT_EQ(stats().plan_misses, misses);
+}
+
 TEST_F(Plans, ShortRowsHaveTheirOwn) {
   const auto run = [](std::int64_t rows, std::int64_t columns) {
     const Tensor x = rand({rows, columns}).sync(), y = sum(exp(x), 0);
@@ -266,6 +284,41 @@ TEST_F(Plans, TemporariesOfAStatementAreNotKept) {
   const Tensor y = (((x + 1) * 2 - 3) * x).sync();
   EXPECT_LT(stats().peak_bytes - before, 6 * kElements);  // y and no more
   EXPECT_EQ(y.to_vector<float>()[7], 1);
+}
+
+TEST_F(Plans, TemporariesOfReductionsAndMembersAreNotKept) {
+  set_compile_policy(CompilePolicy::immediate);
+  constexpr std::int64_t kRows = 1 << 12, kElements = kRows << 10;
+  const Tensor x = ones({kRows, 1 << 10}).sync();
+  const std::pair<const char*, std::function<Tensor()>> programs[] = {
+      {"sum", [&] { return sum(x * 2 + 1).sync(); }},
+      {"max of an axis", [&] { return max(x * 2, {0}).sync(); }},
+      {"mean", [&] { return mean(square(x - 2)).sync(); }},
+      {"var", [&] { return var(x * 2, {1}).sync(); }},
+      {"logsumexp", [&] { return logsumexp(x * 2, {1}).sync(); }},
+      {"sum of a softmax", [&] { return sum(softmax(x * 2), {1}).sync(); }},
+      {"norm", [&] { return linalg::vector_norm(x - 3).sync(); }},
+      {"sum of a cast", [&] { return sum(astype(x * 2, DType::f64)).sync(); }},
+      {"members",
+       [&] { return (x - 1).mul(2).exp().add(x).clip(0, 5).neg().astype(DType::f64).mean({1}).sum().sync(); }},
+      {"operands of members", [&] { return (x - 1).add(x * 2).mul(clamp(x * 3, 0, 2)).sum().sync(); }},
+      {"powers", [&] { return (pow(x - 1, 2) + pow(x - 2, 3) + pow(x - 3, 1.5)).sum().sync(); }},
+      {"other names", [&] { return absolute(x * 2).sum().sync(); }},
+      {"members of rows", [&] { return (x * 2).softmax().log_softmax().std({1}).norm().sync(); }},
+  };
+  for (const auto& [name, program] : programs) {
+    program();
+    reset_peak_memory();
+    const std::uint64_t before = stats().peak_bytes;
+    const Tensor y = program();
+    EXPECT_LT(stats().peak_bytes - before, kElements) << name;
+  }
+  Tensor named = x * 2;
+  EXPECT_EQ(sum(named).item<float>(), 2.0F * kElements);
+  EXPECT_EQ(named.exp().sum().dtype(), DType::f32);
+  EXPECT_TRUE(named.defined());  // it was no temporary
+  EXPECT_EQ(max(std::move(named)).item<float>(), 2);
+  EXPECT_FALSE(named.defined());  // NOLINT(bugprone-use-after-move)
 }
 
 TEST_F(Plans, TakingATemporaryOverLeavesOthersAlone) {

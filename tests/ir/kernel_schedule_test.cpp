@@ -109,12 +109,17 @@ TEST(KernelSchedule, ARowValueThatIsReducedAgainGetsAStage) {
   EXPECT_EQ(plan.stages[1].row_stores, Indices{0});
 }
 
-TEST(KernelSchedule, SplitsRowKernelsOfOneStage) {
+TEST(KernelSchedule, SplitsReductionsOfOneStage) {
   const auto splits = [](const Kernel& kernel) { return can_split(kernel, schedule(kernel)); };
+  const auto splits_columns = [](const Kernel& kernel) { return can_split_columns(kernel, schedule(kernel)); };
   EXPECT_TRUE(splits(testing::reduce_kernel(Op::sum, DType::f32, 2)));
   EXPECT_FALSE(splits(testing::reduce_kernel(Op::sum, DType::f32, 1))) << "lanes are columns";
   EXPECT_FALSE(splits(testing::softmax_kernel()));
   EXPECT_FALSE(splits(testing::map_kernel()));
+  EXPECT_TRUE(splits_columns(testing::reduce_kernel(Op::sum, DType::f32, 1)));
+  EXPECT_FALSE(splits_columns(testing::reduce_kernel(Op::sum, DType::f32, 2))) << "lanes are elements of a row";
+  EXPECT_FALSE(splits_columns(testing::softmax_kernel()));
+  EXPECT_FALSE(splits_columns(testing::map_kernel()));
 }
 
 }  // namespace

@@ -11,6 +11,13 @@ namespace fermata {
 Tensor softmax(const Tensor& x, std::int64_t axis = -1, Location where = Location::current());
 /// log(softmax(x)), computed without the intermediate loss of precision.
 Tensor log_softmax(const Tensor& x, std::int64_t axis = -1, Location where = Location::current());
+// A call with a temporary ends its handle, as reductions do.
+inline Tensor softmax(Tensor&& x, std::int64_t axis = -1, Location where = Location::current()) {
+  return detail::consumed(x, softmax(std::as_const(x), axis, where));
+}
+inline Tensor log_softmax(Tensor&& x, std::int64_t axis = -1, Location where = Location::current()) {
+  return detail::consumed(x, log_softmax(std::as_const(x), axis, where));
+}
 
 /// (x - mean) / sqrt(var + eps) over the last axis, times weight, plus bias.
 ///

@@ -149,6 +149,10 @@ Tensor matrix_rank(const Tensor& x, const Tensor& rtol, Location where = Locatio
 /// number of non-zero elements. The result is real.
 Tensor vector_norm(const Tensor& x, const IntegerList& axes = {}, bool keepdims = false, double ord = 2,
                    Location where = Location::current());
+inline Tensor vector_norm(Tensor&& x, const IntegerList& axes = {}, bool keepdims = false, double ord = 2,
+                          Location where = Location::current()) {
+  return fermata::detail::consumed(x, vector_norm(std::as_const(x), axes, keepdims, ord, where));
+}
 /// Norm over the last two axes: "fro" (the root of the sum of squares) or "nuc" (the sum of singular values).
 Tensor matrix_norm(const Tensor& x, bool keepdims = false, std::string_view ord = "fro",
                    Location where = Location::current());

@@ -66,6 +66,9 @@ Tensor clip(const Operand& x, const Operand& low, const Operand& high);
 /// DType    any real dtype or bool to any other. Floats to integers round towards zero and saturate; NaN becomes 0. To
 ///          bool: non-zero is true.
 Tensor astype(const Tensor& x, DType dtype, Location where = Location::current());
+inline Tensor astype(Tensor&& x, DType dtype, Location where = Location::current()) {
+  return detail::consumed(x, astype(std::as_const(x), dtype, where));
+}
 /// Copies x to a new buffer.
 Tensor copy(const Tensor& x, Location where = Location::current());
 

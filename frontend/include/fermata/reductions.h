@@ -1,6 +1,8 @@
 // Reductions along axes.
 #pragma once
 
+#include <utility>
+
 #include "fermata/integer_list.h"
 #include "runtime/tensor.h"
 
@@ -20,6 +22,14 @@ namespace fermata {
               Location where = Location::current());
 #include "ir/ops.def"
 
+// A call with a temporary ends its handle: mean(square(x - y)).sync() stores one number.
+#define FERMATA_REDUCE(name, rule, vjp, doc)                                          \
+  inline Tensor name(Tensor&& x, const IntegerList& axes = {}, bool keepdims = false, \
+                     Location where = Location::current()) {                          \
+    return detail::consumed(x, name(std::as_const(x), axes, keepdims, where));        \
+  }
+#include "ir/ops.def"
+
 /// The arithmetic mean; integers are converted to f32 first. NaN for no elements.
 Tensor mean(const Tensor& x, const IntegerList& axes = {}, bool keepdims = false, Location where = Location::current());
 /// The mean squared distance from the mean, in two passes. The divisor is the count minus `correction` (1 for the
@@ -32,5 +42,23 @@ Tensor stddev(const Tensor& x, const IntegerList& axes = {}, bool keepdims = fal
 /// log(sum(exp(x))) without overflow.
 Tensor logsumexp(const Tensor& x, const IntegerList& axes = {}, bool keepdims = false,
                  Location where = Location::current());
+
+// With a temporary, as above.
+inline Tensor mean(Tensor&& x, const IntegerList& axes = {}, bool keepdims = false,
+                   Location where = Location::current()) {
+  return detail::consumed(x, mean(std::as_const(x), axes, keepdims, where));
+}
+inline Tensor var(Tensor&& x, const IntegerList& axes = {}, bool keepdims = false, double correction = 0,
+                  Location where = Location::current()) {
+  return detail::consumed(x, var(std::as_const(x), axes, keepdims, correction, where));
+}
+inline Tensor stddev(Tensor&& x, const IntegerList& axes = {}, bool keepdims = false, double correction = 0,
+                     Location where = Location::current()) {
+  return detail::consumed(x, stddev(std::as_const(x), axes, keepdims, correction, where));
+}
+inline Tensor logsumexp(Tensor&& x, const IntegerList& axes = {}, bool keepdims = false,
+                        Location where = Location::current()) {
+  return detail::consumed(x, logsumexp(std::as_const(x), axes, keepdims, where));
+}
 
 }  // namespace fermata
