@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "codegen_cpu/arranged_operands.h"
+#include "codegen_cpu/column_parts.h"
 #include "codegen_cpu/exchanged_axes.h"
 #include "codegen_cpu/jit_compiler.h"
 #include "codegen_cpu/joined_rows.h"
@@ -41,6 +42,7 @@ class VariableExecutable final : public LoadedExecutable {
         turned_(turned_kernel(kernel)),
         joined_(joined_kernel(kernel)),
         staged_(staged_kernels(kernel)),
+        parts_(column_parts(kernel)),
         may_exchange_axes_(may_exchange_axes(kernel)),
         may_lie_across_(accesses_to_arrange(kernel)),
         is_wide_(code == Code::narrowed_wide),
@@ -61,6 +63,18 @@ class VariableExecutable final : public LoadedExecutable {
     wanted.in_order |= across;
     if (arranged_for(wanted, points_of(launch)) == nullptr) return run(launch);
     run_arranged(kernel_, across, launch, run);
+  }
+
+  bool in_parts(const KernelLaunch& launch,
+                FunctionRef<void(const Executable&, const KernelLaunch&)> run) const override {
+    if (parts_.empty() || !has_few_columns(kernel_, launch)) return false;
+    const Executable* parted = variants_->parted.load(std::memory_order_acquire);
+    constexpr std::int64_t kSaved = 8;  // half the time of several passes, or more
+    if (parted == nullptr && is_worth_widening(points_of(launch) * kSaved)) {
+      parted = &variant({.streamed = 0, .wide = true, .parted = true});
+      if (parted == this) return false;
+    }
+    return parted != nullptr && parted->in_parts(launch, run);
   }
 
   const Executable& variant_for(const KernelLaunch& launch, bool may_stream) const override {
@@ -263,6 +277,7 @@ class VariableExecutable final : public LoadedExecutable {
   /// Code that is on the disk; else null, and compiling begins in the background: the bits are the same meanwhile.
   std::shared_ptr<const Executable> found_or_started(const JitVariant& wanted) const {
     if (wanted.staged) return staged_or_started();
+    if (wanted.parted) return parted_or_started();
     if (wanted.in_order != 0 || wanted.stretched != 0) return arranged_or_started(wanted);
     JitCompiler& compiler = JitCompiler::instance();
     const Kernel& kernel = wanted.turned ? *turned_ : wanted.joined ? *joined_ : kernel_;
@@ -303,6 +318,32 @@ class VariableExecutable final : public LoadedExecutable {
           executable_from_object(object_of(kernels.reductions, {.streamed = 0, .wide = true}, target),
                                  name + "_reductions"),
           variable_executable(object_of(kernels.results, {}, target), kernels.results, target));
+    } catch (const std::exception&) { return nullptr; }
+  }
+
+  std::shared_ptr<const Executable> parted_or_started() const {
+    if (!target_.empty()) return parted(kernel_, parts_, name_, target_);
+    if (!JitCompiler::instance().load()) return nullptr;
+    run_in_background([variants = variants_, kernel = kernel_, parts = parts_, name = name_] {
+      auto made = parted(kernel, parts, name, {});
+      const std::lock_guard lock(variants->mutex);
+      variants->keep({.streamed = 0, .wide = true, .parted = true}, std::move(made));
+    });
+    return nullptr;
+  }
+  static std::shared_ptr<const Executable> parted(const Kernel& kernel, const std::vector<Kernel>& parts,
+                                                  const std::string& name, const std::string& target) {
+    try {
+      std::vector<std::shared_ptr<const Executable>> code;
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        const std::string of_part = fmt::format("{}_part_{}", name, i);
+        const KernelNameScope scope(of_part);
+        code.push_back(
+            parts[i].reduced == 0
+                ? variable_executable(object_of(parts[i], {}, target), parts[i], target)
+                : executable_from_object(object_of(parts[i], {.streamed = 0, .wide = true}, target), of_part));
+      }
+      return parted_executable(kernel, parts, std::move(code));
     } catch (const std::exception&) { return nullptr; }
   }
 
@@ -358,11 +399,15 @@ class VariableExecutable final : public LoadedExecutable {
     std::mutex mutex;
     std::map<JitVariant, std::shared_ptr<const Executable>> ready;  // null: being compiled, or failed
     std::atomic<const Executable*> wide{nullptr};                   // the one that does not stream, once it is there
-    std::atomic<const Executable*> turned{nullptr}, joined{nullptr}, staged{nullptr};
+    std::atomic<const Executable*> turned{nullptr}, joined{nullptr}, staged{nullptr}, parted{nullptr};
     std::array<std::atomic<const Narrowed*>, 4> narrowed{};  // in order; null: no more yet
     std::vector<std::unique_ptr<Narrowed>> narrowed_entries;
     void keep(const JitVariant& variant, std::shared_ptr<const Executable> made) {
-      auto& first = variant.turned ? turned : variant.joined ? joined : variant.staged ? staged : wide;
+      auto& first = variant.turned   ? turned
+                    : variant.joined ? joined
+                    : variant.staged ? staged
+                    : variant.parted ? parted
+                                     : wide;
       if (variant.streamed == 0 && variant.in_order == 0 && variant.stretched == 0)
         first.store(made.get(), std::memory_order_release);
       ready[variant] = std::move(made);
@@ -371,6 +416,7 @@ class VariableExecutable final : public LoadedExecutable {
   const Kernel kernel_;
   const std::optional<Kernel> turned_, joined_;
   const std::optional<StagedKernels> staged_;
+  const std::vector<Kernel> parts_;
   const bool may_exchange_axes_;
   const AccessSet may_lie_across_;
   const bool is_wide_, may_narrow_;

@@ -117,7 +117,10 @@ void LoadedExecutable::launch(const KernelLaunch& launch) const {
 
 void LoadedExecutable::enter(const KernelLaunch& launch, jit::Part part, void* scratch) const {
   if (!checked_) return entry_(&launch, part, scratch, nullptr);
-  const LaunchChecker checker(*checked_, info_, launch, scratch);
+  KernelLaunch reached = launch;
+  if (part == jit::Part::partial && !checked_->is_row_kernel())  // its blocks are those of all columns
+    reached.column_begin = 0, reached.column_end = launch.sizes[checked_->rank - 1u];
+  const LaunchChecker checker(*checked_, info_, reached, scratch);
   entry_(&launch, part, scratch, &checker);
 }
 

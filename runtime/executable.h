@@ -44,12 +44,17 @@ class Executable {
   virtual void arranged(const KernelLaunch& launch, FunctionRef<void(const KernelLaunch&)> run) const { run(launch); }
   /// Kernels of a single stage whose reductions feed row values only can run as blocks: partial(l) reduces blocks
   /// [column_begin, column_end) (numbered by kReductionBlock, or by kColumnBlock in all columns) of one row (row_begin)
-  /// into l.partials, block_bytes() for each block; finish(l) merges all blocks of that row and does the row's values
-  /// and stores. Together they give the bits that launch() gives. Only where can_split().
+  /// into l.partials, block_bytes() for each block; finish(l) merges all blocks of that row, in all columns, and does
+  /// the row's values and stores. Together they give the bits that launch() gives. Only where can_split().
   virtual bool can_split() const { return false; }
   virtual std::size_t block_bytes(const KernelLaunch&) const { return 0; }
   virtual void partial(const KernelLaunch&) const {}
   virtual void finish(const KernelLaunch&) const {}
+  /// Calls `run` with launches of several kernels that together give the bits of launch(), in order, where threads
+  /// share those better. False, and nothing is called, if there are none for this launch.
+  virtual bool in_parts(const KernelLaunch&, FunctionRef<void(const Executable&, const KernelLaunch&)> /*run*/) const {
+    return false;
+  }
   /// The estimate of a kernel that can also compute the products before and after it, in one launch; nullopt if it
   /// cannot.
   virtual std::optional<ProductChainEstimate> estimate_chain(const ProductChainSizes&) const { return {}; }

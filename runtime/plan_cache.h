@@ -32,9 +32,10 @@ struct PlanEntry {
   /// The same results with one call per op, for compiled functions; null until one asks. Set once.
   std::atomic<const Plan*> calls{nullptr};
   std::unique_ptr<const Plan> owned_calls;
-  // By the magnitude of the sizes.
-  std::array<PlanTrial, 16> trials;           // of syncs
-  std::array<PlanTrial, 16> trials_of_calls;  // of compiled functions
+  // By sizes.
+  static constexpr std::size_t kTrials = 32;
+  std::array<PlanTrial, kTrials> trials;           // of syncs
+  std::array<PlanTrial, kTrials> trials_of_calls;  // of compiled functions
   PlanEntry() {
     for (PlanTrial& trial : trials_of_calls) trial.begin_with_plan();
   }

@@ -6,7 +6,7 @@
 
 namespace fermata {
 
-/// The choice for sizes of one order of magnitude. Calls are op by op in a sync, and a plan of calls in a compiled
+/// The choice for sizes that are alike. Calls are op by op in a sync, and a plan of calls in a compiled
 /// function. Once both times are known, the faster way is used. Where neither
 /// takes kClear times as long as the other, both are measured again after some use: something else may have disturbed
 /// the times, and by then the plan's kernels have been compiled for speed.

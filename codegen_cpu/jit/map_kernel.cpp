@@ -74,14 +74,14 @@ Value* are_along_one_axis(Emission& e, Value* row, Value* rows, Value* end) {
                      b.CreateICmpSLE(b.CreateAdd(b.CreateURem(row, size), rows), size));
 }
 
-/// The tile, by way of the stack where that can be: it is whole, all its rows are along one axis, and operands lie in
-/// order along that.
+/// The tile, by way of the stack where that can be: it has just so many columns, all its rows are along one axis, and
+/// operands lie in order along that.
 /// `rows` of it are as many as it may have, of the multiples of kTileRows.
 void emit_tile(Emission& e, GroupPlan plan, Value* rows, const std::vector<TurnedOperand>& turned) {
   if (turned.empty()) return emit_rows(e, plan);
   CodeBuilder& b = e.b;
   Value* fits = b.CreateAnd(are_along_one_axis(e, e.row_begin, rows, e.row_end),
-                            b.CreateICmpSLE(b.CreateAdd(e.column_begin, b.i64(kTileColumns)), e.column_end));
+                            b.CreateICmpEQ(b.CreateAdd(e.column_begin, b.i64(kTileColumns)), e.column_end));
   for (const TurnedOperand& operand : turned)
     fits = b.CreateAnd(fits, e.accesses.is_adjacent_along(operand.access, e.kernel.rank - 2u));
   b.either(

@@ -56,13 +56,19 @@ bool is_sampled() {
 
 std::uint64_t use_before_repeat() { return thread_count() == 1 ? PlanTrial::kUseOfOneThreadNs : PlanTrial::kUseNs; }
 
-/// Of the sizes at hand: they are a factor of four apart.
-std::size_t magnitude(const Walk& walk) {
-  const auto elements = [&](std::uint32_t i) {
-    return static_cast<std::uint64_t>(element_count(walk.order[i].node->sizes()));
-  };
-  return std::min<std::size_t>(
-      static_cast<std::size_t>(std::bit_width(elements(0) + elements(walk.outputs.back()))) / 2, 15);
+/// The trial for the sizes at hand: those of one have elements and last axes of the same size up to a factor of four. A
+/// few others may share it.
+std::size_t trial_of_sizes(const Walk& walk) {
+  std::uint64_t elements = 0;
+  std::size_t last_axes = 0;
+  for (const std::uint32_t i : {std::uint32_t{0}, walk.outputs.back()}) {
+    const auto sizes = walk.order[i].node->sizes();
+    elements += static_cast<std::uint64_t>(element_count(sizes));
+    const std::int64_t last = sizes.empty() ? 1 : sizes.back();
+    last_axes = 3 * last_axes + static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(last))) / 2;
+  }
+  constexpr std::size_t kApart = 5;  // neighbors in both ways do not meet
+  return (static_cast<std::size_t>(std::bit_width(elements)) / 2 + kApart * last_axes) % PlanEntry::kTrials;
 }
 
 const Plan* compile(PlanEntry& entry, Graph graph, BackendKey backend, std::string_view when) {
@@ -131,7 +137,7 @@ void wait_for_compiling() { wait_for_background(); }
 PlanRun::PlanRun(const PlanEntryPtr& entry, const Walk& walk) : plan_(entry->plan.load(std::memory_order_acquire)) {
   if (plan_ == nullptr && is_due(entry, walk)) plan_ = compile_entry(*entry, walk);
   if (policy.load(std::memory_order_relaxed) != CompilePolicy::background || walk.backend != BackendKey::cpu) return;
-  PlanTrial& trial = entry->trials[magnitude(walk)];
+  PlanTrial& trial = entry->trials[trial_of_sizes(walk)];
   turn_.begin(trial, plan_ != nullptr);
   if (turn_.runs_plan()) return;
   if (plan_ != nullptr && trial.is_open() &&
@@ -174,7 +180,7 @@ const Plan* compile_calls(PlanEntry& entry, Graph graph, BackendKey backend) {
 PlanTrial* trial_of_calls(PlanEntry& entry, const Walk& walk) {
   if (policy.load(std::memory_order_relaxed) != CompilePolicy::background || walk.backend != BackendKey::cpu)
     return nullptr;
-  PlanTrial& trial = entry.trials_of_calls[magnitude(walk)];
+  PlanTrial& trial = entry.trials_of_calls[trial_of_sizes(walk)];
   return trial.is_settled_on_plan() ? nullptr : &trial;
 }
 

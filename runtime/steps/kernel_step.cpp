@@ -10,6 +10,7 @@
 #include "runtime/reduced_axes.h"
 #include "runtime/steps/binding.h"
 #include "runtime/steps/bound_steps.h"
+#include "runtime/steps/joined_rows.h"
 #include "runtime/storage.h"
 #include "runtime/thread_pool.h"
 
@@ -18,71 +19,6 @@ namespace {
 
 /// Column ranges of a launch start at multiples of this many elements.
 constexpr std::int64_t kColumnGranule = 1024;
-
-/// Rows that fill no vector, such as pixels of three bytes, are joined to long ones where all operands allow it: those
-/// that lie in order, single numbers, and those that are the same in every row, such as a number for each color, of
-/// which a long row is made here.
-class JoinedRows {
- public:
-  JoinedRows(const KernelStep& step, std::span<const std::int64_t> sizes, std::span<const std::int64_t> strides,
-             const KernelLaunch& launch)
-      : step_(step), launch_(launch), columns_(sizes[1]), joined_(kJoinedColumns / columns_) {
-    pointers_.assign(launch.pointers, launch.pointers + step.sources.size());
-    for (std::size_t a = 0; a < pointers_.size() && can_join_; ++a) {
-      const std::int64_t row = strides[2 * a], column = strides[2 * a + 1];
-      const bool is_stored = std::ranges::find(step.stores, a) != step.stores.end();
-      const bool in_order = row == columns_ && column == 1, is_one = row == 0 && column == 0;
-      const bool repeats = row == 0 && column == 1;
-      can_join_ = pointers_[a] != nullptr && (in_order || (!is_stored && (is_one || repeats)));
-      if (repeats) repeated_.push_back(a);
-      strides_.insert(strides_.end(), {in_order ? columns_ * joined_ : 0, is_one ? 0 : 1});
-    }
-    can_join_ = can_join_ && !repeated_.empty();
-  }
-  /// Rows are short in the dtype with the fewest bytes.
-  static bool are_short(const KernelStep& step, std::span<const std::int64_t> sizes) {
-    constexpr std::size_t kVectorBytes = 64;
-    if (step.may_fail() || step.reduced != 0 || sizes.size() != 2 || sizes[1] < 2 ||
-        sizes[0] * sizes[1] < 8 * kJoinedColumns)
-      return false;
-    return static_cast<std::size_t>(sizes[1]) * std::ranges::min(step.element_bytes) < kVectorBytes;
-  }
-  bool can_join() const { return can_join_; }
-
-  void run(std::int64_t rows, double ns_per_row) {
-    std::vector<std::vector<std::byte>> filled(repeated_.size());
-    for (std::size_t i = 0; i < repeated_.size(); ++i) {
-      const std::size_t bytes = step_.element_bytes[repeated_[i]] * static_cast<std::size_t>(columns_);
-      const auto* const row = static_cast<const std::byte*>(pointers_[repeated_[i]]);
-      for (std::int64_t k = 0; k < joined_; ++k) filled[i].insert(filled[i].end(), row, row + bytes);
-      pointers_[repeated_[i]] = filled[i].data();
-    }
-    const std::int64_t whole = rows / joined_;
-    const std::int64_t sizes[] = {whole, columns_ * joined_};
-    KernelLaunch joined = launch_;
-    joined.pointers = pointers_.data(), joined.sizes = sizes, joined.strides = strides_.data();
-    joined.row_end = whole, joined.column_end = sizes[1];
-    const Executable& executable = step_.executable->variant_for(joined);
-    parallel_for(0, whole, ns_per_row * static_cast<double>(joined_), [&](std::int64_t begin, std::int64_t end) {
-      KernelLaunch part = joined;
-      part.row_begin = begin, part.row_end = end;
-      executable.launch(part);
-    });
-    KernelLaunch rest = launch_;
-    rest.row_begin = whole * joined_, rest.row_end = rows;
-    if (rest.row_begin < rest.row_end) executable.launch(rest);
-  }
-
- private:
-  static constexpr std::int64_t kJoinedColumns = 2048;
-  const KernelStep& step_;
-  const KernelLaunch& launch_;
-  const std::int64_t columns_, joined_;  // of a row; rows that become one
-  std::vector<void*> pointers_;
-  std::vector<std::int64_t> strides_;
-  std::vector<std::size_t> repeated_;  // accesses
-  bool can_join_ = true;
-};
 
 }  // namespace
 
@@ -261,18 +197,36 @@ void BoundKernel::run_whole(Run& run, const KernelLaunch& whole) const {
     const RunSiteGuard guard(site);
     return step_->executable->launch(whole);
   }
-  if (JoinedRows::are_short(*step_, sizes_)) {
-    JoinedRows rows(*step_, sizes_, strides_, whole);
-    if (rows.can_join()) return rows.run(rows_, ns_ / static_cast<double>(rows_));
+  if (step_->reduced == 0 && !step_->may_fail() && JoinedRows::are_short(step_->element_bytes, sizes_)) {
+    JoinedRows rows(step_->element_bytes, step_->stores, whole);
+    if (rows.can_join())
+      return rows.run(
+          [this](const KernelLaunch& launch) { run_in_rows(step_->executable->variant_for(launch), launch); });
   }
   step_->executable->arranged(whole, [this](const KernelLaunch& arranged) { run_arranged(arranged); });
 }
 
 void BoundKernel::run_arranged(const KernelLaunch& whole) const {
+  if (ns_ < 2 * kSerialNanoseconds) return step_->executable->variant_for(whole).launch(whole);
+  const auto run_part = [this](const Executable& part, const KernelLaunch& launch) {
+    if (part.can_split()) return run_in_blocks(part, launch);
+    run_in_rows(part.variant_for(launch), launch);
+  };
+  if (step_->executable->in_parts(whole, run_part)) return;
   const Executable& executable = step_->executable->variant_for(whole);
-  if (ns_ < 2 * kSerialNanoseconds) return executable.launch(whole);
   if (executable.can_split() && is_worth_splitting(executable, whole)) return run_in_blocks(executable, whole);
   run_in_ranges(executable, whole);
+}
+
+void BoundKernel::run_in_rows(const Executable& executable, const KernelLaunch& whole) const {
+  double points = 1;
+  for (const std::int64_t size : sizes_) points *= static_cast<double>(size);
+  const double row_ns = ns_ / points * static_cast<double>(whole.column_end - whole.column_begin);
+  parallel_for(whole.row_begin, whole.row_end, row_ns, [&](std::int64_t begin, std::int64_t end) {
+    KernelLaunch part = whole;
+    part.row_begin = begin, part.row_end = end;
+    executable.launch(part);
+  });
 }
 
 /// Ranges of rows or columns side by side.

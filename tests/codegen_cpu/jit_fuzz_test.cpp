@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen_cpu/arranged_operands.h"
+#include "codegen_cpu/column_parts.h"
 #include "codegen_cpu/jit_compiler.h"
 #include "codegen_cpu/object_compiler.h"
 #include "codegen_cpu/staged_columns.h"
@@ -17,6 +18,10 @@ namespace {
 using test::KernelCase;
 using test::KernelShape;
 using test::Random;
+
+struct alignas(64) Line {
+  std::byte bytes[64];
+};
 
 /// Runs rows and columns in random pieces, as threads would.
 void run_in_pieces(const Executable& executable, const KernelCase& described, KernelLaunch launch, Random& random) {
@@ -79,13 +84,48 @@ std::shared_ptr<const Executable> staged_code(const Kernel& kernel, const std::s
   return staged_executable(kernel, *staged, code(staged->reductions), code(staged->results));
 }
 
+/// Code for the stages of a kernel one by one, shared by blocks, in launches of one row; null where there is one stage.
+class PartedCode final : public Executable {
+ public:
+  PartedCode(std::shared_ptr<const Executable> whole, std::shared_ptr<const Executable> parts)
+      : whole_(std::move(whole)), parts_(std::move(parts)) {}
+  void launch(const KernelLaunch& launch) const override {
+    const bool is_whole = launch.row_begin == 0 && launch.row_end == 1 && launch.column_begin == 0 &&
+                          launch.column_end == launch.sizes[1];
+    if (!is_whole || !parts_->in_parts(launch, &run)) whole_->launch(launch);
+  }
+  std::size_t code_bytes() const override { return parts_->code_bytes(); }
+
+ private:
+  static void run(const Executable& part, const KernelLaunch& launch) {
+    if (!part.can_split()) return part.launch(launch);
+    const std::int64_t blocks = (launch.sizes[0] + kColumnBlock - 1) / kColumnBlock;
+    std::vector<Line> partials(static_cast<std::size_t>(blocks) * part.block_bytes(launch) / sizeof(Line) + 1);
+    KernelLaunch piece = launch;
+    piece.partials = partials.data();
+    for (piece.column_begin = blocks; piece.column_begin-- > 0;)
+      piece.column_end = piece.column_begin + 1, part.partial(piece);
+    piece.column_begin = launch.column_begin, piece.column_end = launch.column_end;
+    part.finish(piece);
+  }
+  const std::shared_ptr<const Executable> whole_, parts_;
+};
+std::shared_ptr<const Executable> parted_code(const Kernel& kernel, const std::string& target) {
+  const std::vector<Kernel> parts = column_parts(kernel);
+  if (parts.empty() || kernel.reduced != 1 || kernel.rank != 2) return nullptr;
+  const auto compiled = [&](const Kernel& part) {
+    verify(part);
+    return executable_from_object(JitCompiler::instance().object_for(part, nullptr, target, {.wide = true}));
+  };
+  std::vector<std::shared_ptr<const Executable>> code;
+  for (const Kernel& part : parts) code.push_back(compiled(part));
+  return std::make_shared<PartedCode>(compiled(kernel), parted_executable(kernel, parts, std::move(code)));
+}
+
 /// Runs every row as blocks and a merge.
 void run_split(const Executable& executable, const KernelCase& described, const KernelLaunch& whole, Random& random) {
   KernelLaunch launch = whole;
   const std::int64_t rows = launch.row_end, blocks = reduction_blocks(described.kernel(), launch.sizes);
-  struct alignas(64) Line {
-    std::byte bytes[64];
-  };
   std::vector<Line> partials(static_cast<std::size_t>(blocks) * executable.block_bytes(launch) / sizeof(Line) + 1);
   launch.partials = partials.data();
   for (launch.row_begin = 0; launch.row_begin < rows; ++launch.row_begin) {
@@ -181,11 +221,12 @@ void compare_code(KernelShape shape, bool may_gather, const std::string& target,
   unsigned made = 0, busy = 0;
   const std::uint64_t first = test::seed_or(1);
   const int count = test::fuzz_count_or(100);
-  // A column kernel that asks where an operand's elements lie, which must not be copied.
-  constexpr std::uint64_t kAsksForOffsets = 5135;
-  for (int i = 0; i <= count; ++i) {
-    if (i == count && first != 1) break;
-    const std::uint64_t seed = i == count ? kAsksForOffsets : first + static_cast<std::uint64_t>(i);
+  std::vector<std::uint64_t> seeds;
+  for (int i = 0; i < count; ++i) seeds.push_back(first + static_cast<std::uint64_t>(i));
+  // A column kernel that asks where an operand's elements lie, which must not be copied, and one whose results are a
+  // map of an operand that steps by one element along both axes.
+  if (first == 1) seeds.insert(seeds.end(), {5135, 383});
+  for (const std::uint64_t seed : seeds) {
     Random random(seed);
     test::KernelGenerator generator(random, shape, seed % 3 == 0, may_gather && seed % 3 == 1);
     const Kernel kernel = generator.kernel();
@@ -228,6 +269,22 @@ TEST_P(StagedColumnsFuzz, AgreesWithTheInterpreter) {
                [](const Kernel&, test::KernelGenerator& generator, Random&) { return generator.sizes(); });
 }
 INSTANTIATE_TEST_SUITE_P(Targets, StagedColumnsFuzz, testing::Values("avx512", "avx2"),
+                         [](const auto& info) { return info.param; });
+
+class ColumnPartsFuzz : public testing::TestWithParam<std::string> {};
+
+TEST_P(ColumnPartsFuzz, AgreeWithTheInterpreter) {
+  if (const std::string why = test::why_not_for(GetParam()); !why.empty()) GTEST_SKIP() << why;
+  compare_code(KernelShape::column, true, GetParam(), &parted_code,
+               [](const Kernel& kernel, test::KernelGenerator& generator, Random& random) {
+                 static const std::vector<std::int64_t> heights = {1, 3, 64, 128, 129, 300, 700};
+                 std::vector<std::int64_t> sizes = generator.sizes();
+                 for (unsigned axis = 0; axis + 1 < kernel.rank; ++axis)
+                   sizes[axis] = kernel.is_reduced(axis) ? random.pick(heights) : 1;
+                 return sizes;
+               });
+}
+INSTANTIATE_TEST_SUITE_P(Targets, ColumnPartsFuzz, testing::Values("avx512", "avx2"),
                          [](const auto& info) { return info.param; });
 
 class ArrangedFuzz : public testing::TestWithParam<std::tuple<std::string, KernelShape>> {};
