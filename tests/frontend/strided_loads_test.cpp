@@ -89,5 +89,22 @@ TYPED_TEST(StridedLoads, ReadNothingBehindTheLastElement) {
     }
 }
 
+/// Along their rows they step by one element, along their columns by a few: tiles of them are turned on the stack.
+using Windows = StridedLoads<float>;
+TEST_F(Windows, OfAStepAndADilationAreReadWhereTheyAre) {
+  const Tensor x = sin(arange(0, 3000) * 0.37).sync(), a = cos(arange(0, 200 * 300) * 0.11).reshape({200, 300}).sync();
+  for (const std::int64_t dilation : {1, 2, 3, 4, 8}) {
+    const Tensor windows = slice(unfold(x, 0, 300, 1, dilation), 0, 0, 200);
+    const auto program = [&] { return (windows * 2 - abs(windows) * a).to_vector<float>(); };
+    const std::vector<float> wanted = [&] {
+      const ModeGuard guard(Mode::eager);
+      return program();
+    }();
+    const ModeGuard guard(Mode::compiled);
+    EXPECT_EQ(program(), wanted) << "dilation " << dilation;
+    EXPECT_EQ(program(), wanted) << "dilation " << dilation << ", in wide code";
+  }
+}
+
 }  // namespace
 }  // namespace fermata
