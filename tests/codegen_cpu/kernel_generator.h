@@ -50,6 +50,8 @@ class KernelGenerator {
         sizes.push_back(random_.pick(lengths));
       else if (shape_ == KernelShape::column && kernel_.is_reduced(axis) && random_.chance(30))
         sizes.push_back(100 + random_.below(200));
+      else if (shape_ == KernelShape::map && axis + 2u == kernel_.rank && random_.chance(25))  // rows of whole tiles
+        sizes.push_back(16 + random_.below(200));
       else
         sizes.push_back(random_.chance(3) ? 0 : 1 + random_.below(kernel_.rank > 2 ? 3 : 9));
     }
