@@ -21,6 +21,8 @@ constexpr std::int64_t kTileSteps = 16, kMostTileColumns = 64;
 /// order, and the lines that groups share stay in the second-level cache. sum(x * 2, 0) of [10000, 100] takes 0.72 of
 /// the time of groups that go down all rows, of [4000, 4000] the same (Zen 5).
 constexpr unsigned kPanelVectors = 32;
+/// Of fewer blocks, panels would cost more than they save; and they are as much code again.
+constexpr std::int64_t kFewestBlocks = 4;
 
 /// No processor foresees lines so far from each other.
 constexpr std::int64_t kStepsAhead = 8;
@@ -37,7 +39,7 @@ class ColumnKernel {
   void panels(const Values& row, const Environment& at_row);
   /// Whole groups, which may be masked.
   unsigned panel_columns() const { return kPanelVectors / groups_.width * groups_.width * b_.lanes(); }
-  bool has_panels() const { return !e_.turned && e_.schedule.stages.size() == 1; }
+  bool has_panels() const { return e_.wide && !e_.turned && e_.schedule.stages.size() == 1; }
   /// All stages for a group of vectors of one row.
   void columns(const Values& row, const Environment& at_row, const Span& span, unsigned vectors);
   void element_stage(const KernelSchedule::Stage& stage, const Values& addresses, const Span& span, unsigned vectors,
@@ -102,11 +104,7 @@ class ColumnKernel {
 };
 
 ColumnKernel::ColumnKernel(Emission& e)
-    : e_(e),
-      b_(e.b),
-      operands_(turned_operands()),
-      groups_(plan()),
-      splits_(!e.turned && can_split_columns(e.kernel, e.schedule)) {
+    : e_(e), b_(e.b), operands_(turned_operands()), groups_(plan()), splits_(e.splits_columns()) {
   const unsigned columns = groups_.width * b_.lanes();
   e.add_scratch(columns, groups_.masked ? columns : b_.lanes());
   const auto axes = e.outer_reduced_axes();
@@ -185,15 +183,25 @@ std::vector<TurnedOperand> ColumnKernel::turned_operands() const {
 
 void ColumnKernel::emit() {
   e_.rows([&](const Values& addresses, Environment& env) {
-    if (has_panels()) return panels(addresses, env);
-    groups(e_.column_begin, e_.column_end,
-           [&](const Span& span, unsigned vectors) { columns(addresses, env, span, vectors); });
+    const auto in_groups = [&] {
+      groups(e_.column_begin, e_.column_end,
+             [&](const Span& span, unsigned vectors) { columns(addresses, env, span, vectors); });
+      return Values{};
+    };
+    const auto in_panels = [&] {
+      panels(addresses, env);
+      return Values{};
+    };
+    if (!has_panels()) return static_cast<void>(in_groups());
+    Value* is_tall = b_.CreateICmpSGE(total_, b_.i64(kFewestBlocks));
+    if (splits_) is_tall = b_.CreateOr(is_tall, b_.CreateOr(is_partial_, is_finish_));
+    b_.either(is_tall, in_panels, in_groups);
   });
 }
 
 void ColumnKernel::groups(Value* begin, Value* end, llvm::function_ref<void(const Span& span, unsigned vectors)> body) {
   GroupPlan plan = groups_;
-  const unsigned least = e_.wide ? 1 : 4;
+  const unsigned least = e_.wide ? 2 : 4;
   if (!plan.masked && has_few_instructions())
     for (; plan.width > least; plan.width /= 2) begin = e_.whole_columns(begin, end, plan.width, body);
   e_.columns(begin, end, plan, body);

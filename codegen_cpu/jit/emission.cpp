@@ -380,7 +380,7 @@ void define_constant(llvm::Module& module, const char* symbol, llvm::Constant* v
 void define_info(llvm::Module& module, const Emission& e, bool checked) {
   const Kernel& kernel = e.kernel;
   std::uint64_t state_bytes = 0;
-  if (can_split(kernel, e.schedule) || (can_split_columns(kernel, e.schedule) && !e.turned))
+  if (can_split(kernel, e.schedule) || e.splits_columns())
     for (const Reduction& reduction : kernel.reductions) state_bytes += 8 * reduction.types.size();
   std::uint64_t scratch = 0;
   for (const DType type : e.kept.slots) scratch += byte_size(type);

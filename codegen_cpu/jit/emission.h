@@ -110,6 +110,8 @@ struct Emission {
   /// the time of one vector). For rows of programs shorter than gelu, out-of-order execution overlaps several vectors
   /// without interleaving.
   unsigned least_width() const;
+  /// Whether this is code for blocks of columns, too: only where the kernel is used much.
+  bool splits_columns() const { return wide && !turned && can_split_columns(kernel, schedule); }
   /// Whether `instructions` are worth their compile time: up to `few` always, up to `many` in wide code.
   bool affords(unsigned instructions, unsigned few, unsigned many) const;
   /// Whether a stage masks all groups instead of emitting a second copy for the remainder, to compile quickly.
