@@ -197,34 +197,60 @@ class Tensor {
   Tensor slice(std::int64_t axis, std::int64_t start = kNone, std::int64_t stop = kNone, std::int64_t step = 1,
                Location where = Location::current()) const;
   Tensor select(std::int64_t axis, std::int64_t position, Location where = Location::current()) const;
-  Tensor reshape(const IntegerList& sizes, Location where = Location::current()) const;
+  Tensor reshape(const IntegerList& sizes, Location where = Location::current()) const&;
+  Tensor reshape(const IntegerList& sizes, Location where = Location::current()) &&;
   /// x.reshape(2, -1) is x.reshape({2, -1}); so for view() and permute().
-  template <std::integral... More> Tensor reshape(const Index& first, const Index& second, More... more) const {
+  template <std::integral... More> Tensor reshape(const Index& first, const Index& second, More... more) const& {
     return reshape({first.value, second.value, static_cast<std::int64_t>(more)...}, first.where);
+  }
+  template <std::integral... More> Tensor reshape(const Index& first, const Index& second, More... more) && {
+    return std::move(*this).reshape({first.value, second.value, static_cast<std::int64_t>(more)...}, first.where);
   }
   /// reshape() under PyTorch's name.
-  Tensor view(const IntegerList& sizes, Location where = Location::current()) const { return reshape(sizes, where); }
-  template <std::integral... More> Tensor view(const Index& first, const Index& second, More... more) const {
+  Tensor view(const IntegerList& sizes, Location where = Location::current()) const& { return reshape(sizes, where); }
+  Tensor view(const IntegerList& sizes, Location where = Location::current()) && {
+    return std::move(*this).reshape(sizes, where);
+  }
+  template <std::integral... More> Tensor view(const Index& first, const Index& second, More... more) const& {
     return reshape({first.value, second.value, static_cast<std::int64_t>(more)...}, first.where);
   }
-  Tensor flatten(Location where = Location::current()) const;
-  Tensor ravel(Location where = Location::current()) const { return flatten(where); }
-  Tensor permute(const IntegerList& axes, Location where = Location::current()) const;
-  template <std::integral... More> Tensor permute(const Index& first, const Index& second, More... more) const {
+  template <std::integral... More> Tensor view(const Index& first, const Index& second, More... more) && {
+    return std::move(*this).reshape({first.value, second.value, static_cast<std::int64_t>(more)...}, first.where);
+  }
+  Tensor flatten(Location where = Location::current()) const&;
+  Tensor flatten(Location where = Location::current()) &&;
+  Tensor ravel(Location where = Location::current()) const& { return flatten(where); }
+  Tensor ravel(Location where = Location::current()) && { return std::move(*this).flatten(where); }
+  Tensor permute(const IntegerList& axes, Location where = Location::current()) const&;
+  Tensor permute(const IntegerList& axes, Location where = Location::current()) &&;
+  template <std::integral... More> Tensor permute(const Index& first, const Index& second, More... more) const& {
     return permute({first.value, second.value, static_cast<std::int64_t>(more)...}, first.where);
   }
-  Tensor transpose(std::int64_t first = -2, std::int64_t second = -1, Location where = Location::current()) const;
-  Tensor swapaxes(std::int64_t first, std::int64_t second, Location where = Location::current()) const;
+  template <std::integral... More> Tensor permute(const Index& first, const Index& second, More... more) && {
+    return std::move(*this).permute({first.value, second.value, static_cast<std::int64_t>(more)...}, first.where);
+  }
+  Tensor transpose(std::int64_t first = -2, std::int64_t second = -1, Location where = Location::current()) const&;
+  Tensor transpose(std::int64_t first = -2, std::int64_t second = -1, Location where = Location::current()) &&;
+  Tensor swapaxes(std::int64_t first, std::int64_t second, Location where = Location::current()) const&;
+  Tensor swapaxes(std::int64_t first, std::int64_t second, Location where = Location::current()) &&;
   Tensor moveaxis(const IntegerList& source, const IntegerList& destination,
                   Location where = Location::current()) const;
   /// All axes in the opposite order.
-  Tensor T(Location where = Location::current()) const;
-  Tensor t(Location where = Location::current()) const { return T(where); }
+  Tensor T(Location where = Location::current()) const&;
+  Tensor T(Location where = Location::current()) &&;
+  Tensor t(Location where = Location::current()) const& { return T(where); }
+  Tensor t(Location where = Location::current()) && { return std::move(*this).T(where); }
   /// The last two axes swapped.
-  Tensor mT(Location where = Location::current()) const;
-  Tensor squeeze(const IntegerList& axes = {}, Location where = Location::current()) const;
-  Tensor expand_dims(const IntegerList& axes, Location where = Location::current()) const;
-  Tensor unsqueeze(std::int64_t axis, Location where = Location::current()) const { return expand_dims(axis, where); }
+  Tensor mT(Location where = Location::current()) const&;
+  Tensor mT(Location where = Location::current()) &&;
+  Tensor squeeze(const IntegerList& axes = {}, Location where = Location::current()) const&;
+  Tensor squeeze(const IntegerList& axes = {}, Location where = Location::current()) &&;
+  Tensor expand_dims(const IntegerList& axes, Location where = Location::current()) const&;
+  Tensor expand_dims(const IntegerList& axes, Location where = Location::current()) &&;
+  Tensor unsqueeze(std::int64_t axis, Location where = Location::current()) const& { return expand_dims(axis, where); }
+  Tensor unsqueeze(std::int64_t axis, Location where = Location::current()) && {
+    return std::move(*this).expand_dims(axis, where);
+  }
   Tensor broadcast_to(const IntegerList& sizes, Location where = Location::current()) const;
   /// broadcast_to(), except that -1 keeps the size of an axis.
   Tensor expand(const IntegerList& sizes, Location where = Location::current()) const;
@@ -338,8 +364,12 @@ class Tensor {
   Tensor unique(Location where = Location::current()) const;
 
   // Products and matrices.
-  Tensor matmul(const Tensor& other, Location where = Location::current()) const;
-  Tensor mm(const Tensor& other, Location where = Location::current()) const { return matmul(other, where); }
+  Tensor matmul(const Tensor& other, Location where = Location::current()) const&;
+  Tensor matmul(const Tensor& other, Location where = Location::current()) &&;
+  Tensor mm(const Tensor& other, Location where = Location::current()) const& { return matmul(other, where); }
+  Tensor mm(const Tensor& other, Location where = Location::current()) && {
+    return std::move(*this).matmul(other, where);
+  }
   Tensor dot(const Tensor& other, Location where = Location::current()) const;
   Tensor trace(Location where = Location::current()) const;
   Tensor tril(std::int64_t k = 0, Location where = Location::current()) const;

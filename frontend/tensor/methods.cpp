@@ -30,27 +30,50 @@ Tensor Tensor::slice(std::int64_t axis, std::int64_t start, std::int64_t stop, s
 Tensor Tensor::select(std::int64_t axis, std::int64_t position, Location where) const {
   return fermata::select(*this, axis, position, where);
 }
-Tensor Tensor::reshape(const IntegerList& sizes, Location where) const { return fermata::reshape(*this, sizes, where); }
-Tensor Tensor::flatten(Location where) const { return fermata::flatten(*this, where); }
-Tensor Tensor::permute(const IntegerList& axes, Location where) const { return fermata::permute(*this, axes, where); }
-Tensor Tensor::transpose(std::int64_t first, std::int64_t second, Location where) const {
+Tensor Tensor::reshape(const IntegerList& sizes, Location where) && {
+  return detail::consumed(*this, std::as_const(*this).reshape(sizes, where));
+}
+Tensor Tensor::reshape(const IntegerList& sizes, Location where) const& {
+  return fermata::reshape(*this, sizes, where);
+}
+Tensor Tensor::flatten(Location where) && { return detail::consumed(*this, std::as_const(*this).flatten(where)); }
+Tensor Tensor::flatten(Location where) const& { return fermata::flatten(*this, where); }
+Tensor Tensor::permute(const IntegerList& axes, Location where) && {
+  return detail::consumed(*this, std::as_const(*this).permute(axes, where));
+}
+Tensor Tensor::permute(const IntegerList& axes, Location where) const& { return fermata::permute(*this, axes, where); }
+Tensor Tensor::transpose(std::int64_t first, std::int64_t second, Location where) && {
+  return detail::consumed(*this, std::as_const(*this).transpose(first, second, where));
+}
+Tensor Tensor::transpose(std::int64_t first, std::int64_t second, Location where) const& {
   return fermata::transpose(*this, first, second, where);
 }
-Tensor Tensor::swapaxes(std::int64_t first, std::int64_t second, Location where) const {
+Tensor Tensor::swapaxes(std::int64_t first, std::int64_t second, Location where) && {
+  return detail::consumed(*this, std::as_const(*this).swapaxes(first, second, where));
+}
+Tensor Tensor::swapaxes(std::int64_t first, std::int64_t second, Location where) const& {
   return fermata::swapaxes(*this, first, second, where);
 }
 Tensor Tensor::moveaxis(const IntegerList& source, const IntegerList& destination, Location where) const {
   return fermata::moveaxis(*this, source, destination, where);
 }
-Tensor Tensor::T(Location where) const {
+Tensor Tensor::T(Location where) && { return detail::consumed(*this, std::as_const(*this).T(where)); }
+Tensor Tensor::T(Location where) const& {
   require_defined("T", *this, where);
   std::vector<std::int64_t> axes;
   for (std::int64_t axis = rank(); axis-- > 0;) axes.push_back(axis);
   return fermata::permute(*this, axes, where);
 }
-Tensor Tensor::mT(Location where) const { return fermata::transpose(*this, -2, -1, where); }
-Tensor Tensor::squeeze(const IntegerList& axes, Location where) const { return fermata::squeeze(*this, axes, where); }
-Tensor Tensor::expand_dims(const IntegerList& axes, Location where) const {
+Tensor Tensor::mT(Location where) && { return detail::consumed(*this, std::as_const(*this).mT(where)); }
+Tensor Tensor::mT(Location where) const& { return fermata::transpose(*this, -2, -1, where); }
+Tensor Tensor::squeeze(const IntegerList& axes, Location where) && {
+  return detail::consumed(*this, std::as_const(*this).squeeze(axes, where));
+}
+Tensor Tensor::squeeze(const IntegerList& axes, Location where) const& { return fermata::squeeze(*this, axes, where); }
+Tensor Tensor::expand_dims(const IntegerList& axes, Location where) && {
+  return detail::consumed(*this, std::as_const(*this).expand_dims(axes, where));
+}
+Tensor Tensor::expand_dims(const IntegerList& axes, Location where) const& {
   return fermata::expand_dims(*this, axes, where);
 }
 Tensor Tensor::broadcast_to(const IntegerList& sizes, Location where) const {
@@ -210,7 +233,10 @@ std::vector<Tensor> Tensor::nonzero(Location where) const { return fermata::nonz
 Tensor Tensor::unique(Location where) const { return fermata::unique_values(*this, {}, where); }
 
 // Products and matrices.
-Tensor Tensor::matmul(const Tensor& other, Location where) const { return fermata::matmul(*this, other, where); }
+Tensor Tensor::matmul(const Tensor& other, Location where) && {
+  return detail::consumed(*this, std::as_const(*this).matmul(other, where));
+}
+Tensor Tensor::matmul(const Tensor& other, Location where) const& { return fermata::matmul(*this, other, where); }
 Tensor Tensor::dot(const Tensor& other, Location where) const { return fermata::dot(*this, other, where); }
 Tensor Tensor::trace(Location where) const { return linalg::trace(*this, 0, {}, where); }
 Tensor Tensor::tril(std::int64_t k, Location where) const { return fermata::tril(*this, k, where); }

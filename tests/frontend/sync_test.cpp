@@ -303,6 +303,13 @@ TEST_F(Plans, TemporariesOfReductionsAndMembersAreNotKept) {
        [&] { return (x - 1).mul(2).exp().add(x).clip(0, 5).neg().astype(DType::f64).mean({1}).sum().sync(); }},
       {"operands of members", [&] { return (x - 1).add(x * 2).mul(clamp(x * 3, 0, 2)).sum().sync(); }},
       {"powers", [&] { return (pow(x - 1, 2) + pow(x - 2, 3) + pow(x - 3, 1.5)).sum().sync(); }},
+      {"views",
+       [&] {
+         return sum(transpose(reshape(x * 2, {-1, 2048})), {0, 1}).sync();
+       }},
+      {"members that are views",
+       [&] { return (x * 2).reshape(-1, 2048).flatten().view(64, -1).mT().unsqueeze(0).squeeze().max().sync(); }},
+      {"normalizations", [&] { return rms_norm(layer_norm(x * 2)).sum({1}).sync(); }},
       {"other names", [&] { return absolute(x * 2).sum().sync(); }},
       {"members of rows", [&] { return (x * 2).softmax().log_softmax().std({1}).norm().sync(); }},
   };
@@ -356,6 +363,7 @@ TEST_F(Plans, AResultThatTakesATemporaryOverIsANewTensor) {
 
 TEST_F(Plans, ShortRunsGetWideCodeToo) {
   set_compile_policy(CompilePolicy::immediate);
+  wait_for_background();  // code of earlier tests would come into the folder
   const std::string kept =
       DiskCache::instance().set_directory(::testing::TempDir() + "fermata_wide_code" + std::to_string(::getpid()));
   DiskCache::instance().clear();

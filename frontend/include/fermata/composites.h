@@ -35,4 +35,16 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-6, L
 /// Shapes   x [..N, I], weight [O, I], bias [O] or undefined -> [..N, O].
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Location where = Location::current());
 
+// A call with a temporary ends its handle.
+inline Tensor layer_norm(Tensor&& x, const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5,
+                         Location where = Location::current()) {
+  return detail::consumed(x, layer_norm(std::as_const(x), weight, bias, eps, where));
+}
+inline Tensor rms_norm(Tensor&& x, const Tensor& weight = {}, double eps = 1e-6, Location where = Location::current()) {
+  return detail::consumed(x, rms_norm(std::as_const(x), weight, eps, where));
+}
+inline Tensor linear(Tensor&& x, const Tensor& weight, const Tensor& bias = {}, Location where = Location::current()) {
+  return detail::consumed(x, linear(std::as_const(x), weight, bias, where));
+}
+
 }  // namespace fermata

@@ -80,6 +80,16 @@ Tensor copy(const Tensor& x, Location where = Location::current());
 /// Errors   ShapeError if K differs, batch axes do not broadcast or an operand is 0-d; DTypeError for bool.
 /// Source   Python array API 2023.12, matmul.
 Tensor matmul(const Tensor& lhs, const Tensor& rhs, Location where = Location::current());
+// A product of temporaries ends their handles: matmul(softmax(matmul(q, k.mT()) * s), v).sync() never has all scores.
+inline Tensor matmul(Tensor&& lhs, const Tensor& rhs, Location where = Location::current()) {
+  return detail::consumed(lhs, matmul(std::as_const(lhs), rhs, where));
+}
+inline Tensor matmul(const Tensor& lhs, Tensor&& rhs, Location where = Location::current()) {
+  return detail::consumed(rhs, matmul(lhs, std::as_const(rhs), where));
+}
+inline Tensor matmul(Tensor&& lhs, Tensor&& rhs, Location where = Location::current()) {
+  return detail::consumed(lhs, matmul(std::as_const(lhs), std::move(rhs), where));
+}
 /// Dot product of two vectors.
 Tensor dot(const Tensor& lhs, const Tensor& rhs, Location where = Location::current());
 

@@ -24,6 +24,23 @@ Tensor transpose(const Tensor& x, std::int64_t first = -2, std::int64_t second =
 Tensor expand_dims(const Tensor& x, const IntegerList& axes, Location where = Location::current());
 /// Removes the given axes, which must have size 1; by default all axes of size 1.
 Tensor squeeze(const Tensor& x, const IntegerList& axes = {}, Location where = Location::current());
+// A view of a temporary ends its handle, so that sum(reshape(x * 2, {-1, 4}), 1).sync() does not store x * 2.
+inline Tensor reshape(Tensor&& x, const IntegerList& sizes, Location where = Location::current()) {
+  return detail::consumed(x, reshape(std::as_const(x), sizes, where));
+}
+inline Tensor permute(Tensor&& x, const IntegerList& axes, Location where = Location::current()) {
+  return detail::consumed(x, permute(std::as_const(x), axes, where));
+}
+inline Tensor transpose(Tensor&& x, std::int64_t first = -2, std::int64_t second = -1,
+                        Location where = Location::current()) {
+  return detail::consumed(x, transpose(std::as_const(x), first, second, where));
+}
+inline Tensor expand_dims(Tensor&& x, const IntegerList& axes, Location where = Location::current()) {
+  return detail::consumed(x, expand_dims(std::as_const(x), axes, where));
+}
+inline Tensor squeeze(Tensor&& x, const IntegerList& axes = {}, Location where = Location::current()) {
+  return detail::consumed(x, squeeze(std::as_const(x), axes, where));
+}
 /// Stretches axes of size 1 and prepends new axes. Read-only, because elements share memory.
 Tensor broadcast_to(const Tensor& x, const IntegerList& sizes, Location where = Location::current());
 /// Reverses the order of elements along the given axes, by default all.
