@@ -171,9 +171,9 @@ class DynamicModel {
     if (same_form && t.data_type() == ::onnx::TensorProto::INT64 && t.dims_size() <= 1)
       made = write_integers(i, t.raw_data().size() / sizeof(std::int64_t));
     else if (same_form && t.data_type() == ::onnx::TensorProto::FLOAT && t.dims_size() == 0)
-      made = write_quotient<float>(i, ::onnx::TensorProto::FLOAT);
+      made = write_number<float>(i, ::onnx::TensorProto::FLOAT);
     else if (same_form && t.data_type() == ::onnx::TensorProto::DOUBLE && t.dims_size() == 0)
-      made = write_quotient<double>(i, ::onnx::TensorProto::DOUBLE);
+      made = write_number<double>(i, ::onnx::TensorProto::DOUBLE);
     if (made.empty())
       fail(fmt::format("a constant of node {} depends on a dynamic size in a way that cannot be expressed",
                        reader_of(name)));
@@ -197,7 +197,21 @@ class DynamicModel {
     attribute("axis", 0);
     return all;
   }
-  /// c / n, as in the mean over an axis.
+  /// A count, by which a mean over an axis divides, or c / n.
+  template <class T> std::string write_number(int i, int code) {
+    constexpr double kMost = 1 << 24;  // f32 has all integers up to here
+    Numbers v;
+    for (std::size_t m = 0; m < models_.size(); ++m) {
+      const auto value = static_cast<double>(element<T>(m, i, 0));
+      if (value != std::round(value) || std::abs(value) > kMost) return write_quotient<T>(i, code);
+      v.push_back(static_cast<std::int64_t>(value));
+    }
+    const std::optional<Expression> e = fit(v);
+    if (!e) return write_quotient<T>(i, code);
+    const std::string number = emit("Cast", {write(*e)});
+    attribute("to", code);
+    return emit("Squeeze", {number});
+  }
   template <class T> std::string write_quotient(int i, int code) {
     for (std::size_t s = 0; s < symbols_.size(); ++s) {
       const double c = static_cast<double>(element<T>(0, i, 0)) * static_cast<double>(symbols_[s].sizes[0]);

@@ -55,7 +55,8 @@ Tensor mean_of(const Tensor& x, std::span<const std::int64_t> axes, bool keepdim
   for (const std::int64_t axis : axes) product *= x.shape()[static_cast<std::size_t>(axis)];
   count += static_cast<double>(product);
   // No axis named means all of them to sum(), which over a 0-d tensor is none.
-  return multiply({sum(x, axes, keepdims, where), where}, 1 / (count > 0 ? count : 0));
+  // Divided, not multiplied by a rounded 1 / count: the mean of seven times 800 is 800.
+  return divide({sum(x, axes, keepdims, where), where}, count > 0 ? count : 0);
 }
 
 /// The maximum, without a gradient: it cancels in everything that subtracts it before exp. -inf of no elements.

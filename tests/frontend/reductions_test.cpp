@@ -138,6 +138,16 @@ void check(const Row& row, const Tensor& x, unsigned mask, bool keepdims, const 
   }
 }
 
+TEST_P(Reductions, MeansOfEqualIntegersAreExact) {
+  for (const std::int64_t count : {3, 7, 41, 100, 1000})
+    for (const DType dtype : {DType::f32, DType::f64, DType::i32}) {
+      const Tensor x = full({count, count + 2}, 800, dtype);
+      EXPECT_EQ(mean(x).item<double>(), 800) << count;
+      EXPECT_EQ(mean(x, {0}).to_vector<double>(), std::vector<double>(static_cast<std::size_t>(count + 2), 800));
+      EXPECT_EQ(var(x, {1}).to_vector<double>(), std::vector<double>(static_cast<std::size_t>(count), 0));
+    }
+}
+
 TEST_P(Reductions, AreThoseOfLoopsForEveryShapeAndAxes) {
   for (const DType dtype : std::span(kDTypes).first(GetParam() == Mode::eager ? std::size(kDTypes) : kCompiledDTypes))
     for (const Shape& shape : kShapes) {
