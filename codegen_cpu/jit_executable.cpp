@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "codegen_cpu/arranged_operands.h"
-#include "codegen_cpu/column_parts.h"
 #include "codegen_cpu/exchanged_axes.h"
 #include "codegen_cpu/jit_compiler.h"
 #include "codegen_cpu/joined_rows.h"
+#include "codegen_cpu/kernel_parts.h"
 #include "codegen_cpu/loader.h"
 #include "codegen_cpu/narrowed_kernel.h"
 #include "codegen_cpu/staged_columns.h"
@@ -42,7 +42,7 @@ class VariableExecutable final : public LoadedExecutable {
         turned_(turned_kernel(kernel)),
         joined_(joined_kernel(kernel)),
         staged_(staged_kernels(kernel)),
-        parts_(column_parts(kernel)),
+        parts_(kernel_parts(kernel)),
         may_exchange_axes_(may_exchange_axes(kernel)),
         may_lie_across_(accesses_to_arrange(kernel)),
         is_wide_(code == Code::narrowed_wide),
@@ -67,7 +67,7 @@ class VariableExecutable final : public LoadedExecutable {
 
   bool in_parts(const KernelLaunch& launch,
                 FunctionRef<void(const Executable&, const KernelLaunch&)> run) const override {
-    if (parts_.empty() || !has_few_columns(kernel_, launch)) return false;
+    if (parts_.empty() || !is_shared_by_few(kernel_, launch)) return false;
     const Executable* parted = variants_->parted.load(std::memory_order_acquire);
     constexpr std::int64_t kSaved = 8;  // half the time of several passes, or more
     if (parted == nullptr && is_worth_widening(points_of(launch) * kSaved)) {

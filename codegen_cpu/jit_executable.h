@@ -23,7 +23,7 @@ struct JitVariant {
   bool turned = false;  // of turned_kernel() (turned_rows.h)
   bool joined = false;  // of joined_kernel() (joined_rows.h)
   bool staged = false;  // of staged_kernels() (staged_columns.h)
-  bool parted = false;  // of column_parts() (column_parts.h)
+  bool parted = false;  // of kernel_parts() (kernel_parts.h)
   AccessSet in_order = 0, stretched = 0;  // of arranged_kernel() (arranged_operands.h)
   auto operator<=>(const JitVariant&) const = default;
 };

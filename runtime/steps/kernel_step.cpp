@@ -210,7 +210,7 @@ void BoundKernel::run_arranged(const KernelLaunch& whole) const {
   if (ns_ < 2 * kSerialNanoseconds) return step_->executable->variant_for(whole).launch(whole);
   const auto run_part = [this](const Executable& part, const KernelLaunch& launch) {
     if (part.can_split()) return run_in_blocks(part, launch);
-    run_in_rows(part.variant_for(launch), launch);
+    run_map(part.variant_for(launch), launch);
   };
   if (step_->executable->in_parts(whole, run_part)) return;
   const Executable& executable = step_->executable->variant_for(whole);
@@ -218,15 +218,33 @@ void BoundKernel::run_arranged(const KernelLaunch& whole) const {
   run_in_ranges(executable, whole);
 }
 
-void BoundKernel::run_in_rows(const Executable& executable, const KernelLaunch& whole) const {
+double BoundKernel::ns_per_point() const {
   double points = 1;
   for (const std::int64_t size : sizes_) points *= static_cast<double>(size);
-  const double row_ns = ns_ / points * static_cast<double>(whole.column_end - whole.column_begin);
+  return ns_ / points;
+}
+
+void BoundKernel::run_in_rows(const Executable& executable, const KernelLaunch& whole) const {
+  const double row_ns = ns_per_point() * static_cast<double>(whole.column_end - whole.column_begin);
   parallel_for(whole.row_begin, whole.row_end, row_ns, [&](std::int64_t begin, std::int64_t end) {
     KernelLaunch part = whole;
     part.row_begin = begin, part.row_end = end;
     executable.launch(part);
   });
+}
+
+/// The map of a kernel in parts, from its first row and column on.
+void BoundKernel::run_map(const Executable& executable, const KernelLaunch& whole) const {
+  if (whole.row_end >= 4 * thread_count() || whole.column_end < 2 * kColumnGranule)
+    return run_in_rows(executable, whole);
+  parallel_for(
+      0, whole.column_end, ns_per_point() * static_cast<double>(whole.row_end),
+      [&](std::int64_t begin, std::int64_t end) {
+        KernelLaunch part = whole;
+        part.column_begin = begin, part.column_end = end;
+        executable.launch(part);
+      },
+      kColumnGranule);
 }
 
 /// Ranges of rows or columns side by side.

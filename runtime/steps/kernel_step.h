@@ -124,6 +124,8 @@ class BoundKernel {
   bool steps_evenly(std::size_t outer, std::size_t inner) const;
   void run_whole(Run& run, const KernelLaunch& whole) const;
   void run_arranged(const KernelLaunch& whole) const;
+  double ns_per_point() const;
+  void run_map(const Executable& executable, const KernelLaunch& whole) const;
   void run_in_rows(const Executable& executable, const KernelLaunch& whole) const;
   void run_in_ranges(const Executable& executable, const KernelLaunch& whole) const;
   bool is_row_kernel() const;

@@ -2,9 +2,11 @@
 // FERMATA_SEED and FERMATA_FUZZ_COUNT choose other ones.
 #include <gtest/gtest.h>
 
+#include <bit>
+
 #include "codegen_cpu/arranged_operands.h"
-#include "codegen_cpu/column_parts.h"
 #include "codegen_cpu/jit_compiler.h"
+#include "codegen_cpu/kernel_parts.h"
 #include "codegen_cpu/object_compiler.h"
 #include "codegen_cpu/staged_columns.h"
 #include "codegen_cpu/turned_rows.h"
@@ -87,19 +89,21 @@ std::shared_ptr<const Executable> staged_code(const Kernel& kernel, const std::s
 /// Code for the stages of a kernel one by one, shared by blocks, in launches of one row; null where there is one stage.
 class PartedCode final : public Executable {
  public:
-  PartedCode(std::shared_ptr<const Executable> whole, std::shared_ptr<const Executable> parts)
-      : whole_(std::move(whole)), parts_(std::move(parts)) {}
+  PartedCode(const Kernel& kernel, std::shared_ptr<const Executable> whole, std::shared_ptr<const Executable> parts)
+      : kernel_(kernel), whole_(std::move(whole)), parts_(std::move(parts)) {}
   void launch(const KernelLaunch& launch) const override {
-    const bool is_whole = launch.row_begin == 0 && launch.row_end == 1 && launch.column_begin == 0 &&
-                          launch.column_end == launch.sizes[1];
-    if (!is_whole || !parts_->in_parts(launch, &run)) whole_->launch(launch);
+    const bool is_whole =
+        launch.row_begin == 0 && launch.row_end == 1 &&
+        (kernel_.is_row_kernel() || (launch.column_begin == 0 && launch.column_end == launch.sizes[kernel_.rank - 1u]));
+    const auto run = [this](const Executable& part, const KernelLaunch& of_part) { run_part(part, of_part); };
+    if (!is_whole || !parts_->in_parts(launch, run)) whole_->launch(launch);
   }
   std::size_t code_bytes() const override { return parts_->code_bytes(); }
 
  private:
-  static void run(const Executable& part, const KernelLaunch& launch) {
+  void run_part(const Executable& part, const KernelLaunch& launch) const {
     if (!part.can_split()) return part.launch(launch);
-    const std::int64_t blocks = (launch.sizes[0] + kColumnBlock - 1) / kColumnBlock;
+    const std::int64_t blocks = reduction_blocks(kernel_, launch.sizes);
     std::vector<Line> partials(static_cast<std::size_t>(blocks) * part.block_bytes(launch) / sizeof(Line) + 1);
     KernelLaunch piece = launch;
     piece.partials = partials.data();
@@ -108,18 +112,19 @@ class PartedCode final : public Executable {
     piece.column_begin = launch.column_begin, piece.column_end = launch.column_end;
     part.finish(piece);
   }
+  const Kernel kernel_;
   const std::shared_ptr<const Executable> whole_, parts_;
 };
 std::shared_ptr<const Executable> parted_code(const Kernel& kernel, const std::string& target) {
-  const std::vector<Kernel> parts = column_parts(kernel);
-  if (parts.empty() || kernel.reduced != 1 || kernel.rank != 2) return nullptr;
+  const std::vector<Kernel> parts = kernel_parts(kernel);
+  if (parts.empty()) return nullptr;
   const auto compiled = [&](const Kernel& part) {
     verify(part);
     return executable_from_object(JitCompiler::instance().object_for(part, nullptr, target, {.wide = true}));
   };
   std::vector<std::shared_ptr<const Executable>> code;
   for (const Kernel& part : parts) code.push_back(compiled(part));
-  return std::make_shared<PartedCode>(compiled(kernel), parted_executable(kernel, parts, std::move(code)));
+  return std::make_shared<PartedCode>(kernel, compiled(kernel), parted_executable(kernel, parts, std::move(code)));
 }
 
 /// Runs every row as blocks and a merge.
@@ -273,21 +278,23 @@ TEST_P(StagedColumnsFuzz, AgreesWithTheInterpreter) {
 INSTANTIATE_TEST_SUITE_P(Targets, StagedColumnsFuzz, testing::Values("avx512", "avx2"),
                          [](const auto& info) { return info.param; });
 
-class ColumnPartsFuzz : public testing::TestWithParam<std::string> {};
+class KernelPartsFuzz : public testing::TestWithParam<std::tuple<std::string, KernelShape>> {};
 
-TEST_P(ColumnPartsFuzz, AgreeWithTheInterpreter) {
-  if (const std::string why = test::why_not_for(GetParam()); !why.empty()) GTEST_SKIP() << why;
-  compare_code(KernelShape::column, true, GetParam(), &parted_code,
+TEST_P(KernelPartsFuzz, AgreeWithTheInterpreter) {
+  const auto& [target, shape] = GetParam();
+  if (const std::string why = test::why_not_for(target); !why.empty()) GTEST_SKIP() << why;
+  compare_code(shape, true, target, &parted_code,
                [](const Kernel& kernel, test::KernelGenerator& generator, Random& random) {
                  static const std::vector<std::int64_t> heights = {1, 3, 64, 128, 129, 300, 700};
                  std::vector<std::int64_t> sizes = generator.sizes();
                  for (unsigned axis = 0; axis + 1 < kernel.rank; ++axis)
-                   sizes[axis] = kernel.is_reduced(axis) ? random.pick(heights) : 1;
+                   sizes[axis] = !kernel.is_reduced(axis) ? 1
+                                 : kernel.is_row_kernel() || std::popcount(kernel.reduced) > 1
+                                     ? std::min<std::int64_t>(sizes[axis], 3)
+                                     : random.pick(heights);
                  return sizes;
                });
 }
-INSTANTIATE_TEST_SUITE_P(Targets, ColumnPartsFuzz, testing::Values("avx512", "avx2"),
-                         [](const auto& info) { return info.param; });
 
 class ArrangedFuzz : public testing::TestWithParam<std::tuple<std::string, KernelShape>> {};
 
@@ -330,6 +337,10 @@ std::string case_name(const testing::TestParamInfo<JitFuzz::ParamType>& info) {
 INSTANTIATE_TEST_SUITE_P(Shapes, JitFuzz,
                          testing::Combine(testing::Values("avx512", "avx2"),
                                           testing::Values(KernelShape::map, KernelShape::row, KernelShape::column)),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(Shapes, KernelPartsFuzz,
+                         testing::Combine(testing::Values("avx512", "avx2"),
+                                          testing::Values(KernelShape::row, KernelShape::column)),
                          case_name);
 INSTANTIATE_TEST_SUITE_P(Shapes, ArrangedFuzz,
                          testing::Combine(testing::Values("avx512", "avx2"),

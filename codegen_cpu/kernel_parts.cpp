@@ -1,5 +1,5 @@
-// See column_parts.h.
-#include "codegen_cpu/column_parts.h"
+// See kernel_parts.h.
+#include "codegen_cpu/kernel_parts.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -33,10 +33,11 @@ class PartBuilder {
  public:
   explicit PartBuilder(const Kernel& whole) : whole_(whole), moved_(whole.program.size(), kNoValue) {
     part_.rank = whole.rank, part_.accesses = whole.accesses, part_.scalars = whole.scalars;
-    const auto columns = static_cast<std::uint16_t>(1u << (whole.rank - 1u));
+    const bool has_columns = !whole.is_row_kernel();
+    const auto columns = static_cast<std::uint16_t>(has_columns ? 1u << (whole.rank - 1u) : 0u);
     for (const Reduction& reduction : whole.reductions)
       for (const DType type : reduction.types)
-        part_.accesses.push_back({.dtype = type, .axes = columns, .unit_stride = true});
+        part_.accesses.push_back({.dtype = type, .axes = columns, .unit_stride = has_columns});
     number_.resize(whole.reductions.size(), kOfOthers);
   }
 
@@ -138,7 +139,9 @@ class PartedExecutable final : public Executable {
     if (overwrites_operands(kernel_, launch)) return false;
     constexpr std::int64_t kSlot = 8, kLine = 64;
     const std::size_t rank = kernel_.rank, own = kernel_.accesses.size(), all = parts_.front().accesses.size();
-    const std::int64_t line = (launch.sizes[rank - 1] * kSlot + kLine - 1) / kLine * kLine;
+    const bool has_columns = !kernel_.is_row_kernel();
+    const std::int64_t columns = has_columns ? launch.sizes[rank - 1] : 1;
+    const std::int64_t line = (columns * kSlot + kLine - 1) / kLine * kLine;
     const Scratch<char> states(line * static_cast<std::int64_t>(all - own));
     std::vector<void*> pointers(launch.pointers, launch.pointers + own);
     std::vector<std::int64_t> strides(launch.strides, launch.strides + own * rank), offsets(all, 0);
@@ -147,7 +150,7 @@ class PartedExecutable final : public Executable {
     strides.resize(all * rank, 0);
     for (std::size_t a = own; a < all; ++a) {
       pointers.push_back(states.data() + static_cast<std::int64_t>(a - own) * line);
-      strides[(a + 1) * rank - 1] = 1;
+      strides[(a + 1) * rank - 1] = has_columns ? 1 : 0;
     }
     KernelLaunch part = launch;
     part.pointers = pointers.data(), part.strides = strides.data(), part.offsets = offsets.data();
@@ -158,6 +161,7 @@ class PartedExecutable final : public Executable {
         continue;
       }
       for (std::size_t axis = 0; axis + 1 < rank; ++axis) part.row_end *= launch.sizes[axis];
+      part.column_begin = 0, part.column_end = launch.sizes[rank - 1];
       run_map(parts_[i], *code_[i], part, run);
     }
     return true;
@@ -189,8 +193,8 @@ class PartedExecutable final : public Executable {
 
 }  // namespace
 
-std::vector<Kernel> column_parts(const Kernel& kernel) {
-  if (kernel.reduced == 0 || kernel.is_row_kernel() || kernel.program.size() > kLongestProgram) return {};
+std::vector<Kernel> kernel_parts(const Kernel& kernel) {
+  if (kernel.reduced == 0 || kernel.program.size() > kLongestProgram) return {};
   if (has_positions(kernel)) return {};  // they are checked once, and are what they are computed from
   const KernelSchedule stages = schedule(kernel);
   std::vector<std::vector<std::uint16_t>> reducing;
@@ -216,14 +220,19 @@ std::vector<Kernel> column_parts(const Kernel& kernel) {
   return parts;
 }
 
-bool has_few_columns(const Kernel& kernel, const KernelLaunch& launch) {
-  constexpr std::int64_t kFewColumns = 512, kFewestBlocks = 8;  // for each thread
-  constexpr std::int64_t kFewestAgain = 32;                     // columns, if two threads compute again what one keeps
-  const std::int64_t columns = launch.sizes[kernel.rank - 1u];
-  if (kernel.program.size() > kCheapProgram && thread_count() == 2 && columns < kFewestAgain) return false;
-  return thread_count() > 1 && launch.row_begin == 0 && launch.row_end == 1 && launch.column_begin == 0 &&
-         launch.column_end == columns && columns < kFewColumns * thread_count() &&
-         reduction_blocks(kernel, launch.sizes) >= kFewestBlocks * thread_count();
+bool is_shared_by_few(const Kernel& kernel, const KernelLaunch& launch) {
+  constexpr std::int64_t kFewColumns = 512, kFewestBlocks = 8, kFewestOfRow = 4;  // for each thread
+  // Where two threads compute again what one keeps: columns, and blocks of a row that no cache keeps.
+  constexpr std::int64_t kFewestAgain = 32, kFewestBlocksAgain = 64;
+  if (thread_count() == 1 || launch.row_begin != 0 || launch.row_end != 1) return false;
+  const std::int64_t blocks = reduction_blocks(kernel, launch.sizes), columns = launch.sizes[kernel.rank - 1u];
+  const bool keeps = kernel.program.size() > kCheapProgram &&
+                     std::ranges::any_of(kernel.stores, [&](const Store& s) { return is_at_each_point(kernel, s); });
+  if (keeps && thread_count() == 2)
+    if (kernel.is_row_kernel() ? blocks < kFewestBlocksAgain : columns < kFewestAgain) return false;
+  if (kernel.is_row_kernel()) return blocks >= kFewestOfRow * thread_count();
+  return launch.column_begin == 0 && launch.column_end == columns && columns < kFewColumns * thread_count() &&
+         blocks >= kFewestBlocks * thread_count();
 }
 
 std::shared_ptr<const Executable> parted_executable(const Kernel& kernel, std::vector<Kernel> parts,
