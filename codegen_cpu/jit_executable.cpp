@@ -1,6 +1,8 @@
 // See jit_executable.h.
 #include "codegen_cpu/jit_executable.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
