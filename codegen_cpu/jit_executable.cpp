@@ -44,7 +44,6 @@ class VariableExecutable final : public LoadedExecutable {
         turned_(turned_kernel(kernel)),
         joined_(joined_kernel(kernel)),
         staged_(staged_kernels(kernel)),
-        parts_(kernel_parts(kernel)),
         may_exchange_axes_(may_exchange_axes(kernel)),
         may_lie_across_(accesses_to_arrange(kernel)),
         is_wide_(code == Code::narrowed_wide),
@@ -69,7 +68,7 @@ class VariableExecutable final : public LoadedExecutable {
 
   bool in_parts(const KernelLaunch& launch,
                 FunctionRef<void(const Executable&, const KernelLaunch&)> run) const override {
-    if (parts_.empty() || !is_shared_by_few(kernel_, launch)) return false;
+    if (kernel_.reduced == 0 || !is_shared_by_few(kernel_, launch) || parts().empty()) return false;
     const Executable* parted = variants_->parted.load(std::memory_order_acquire);
     constexpr std::int64_t kSaved = 8;  // half the time of several passes, or more
     if (parted == nullptr && is_worth_widening(points_of(launch) * kSaved)) {
@@ -323,10 +322,15 @@ class VariableExecutable final : public LoadedExecutable {
     } catch (const std::exception&) { return nullptr; }
   }
 
+  /// Found when a launch first asks: few do.
+  const std::vector<Kernel>& parts() const {
+    std::call_once(parts_found_, [this] { parts_ = kernel_parts(kernel_); });
+    return parts_;
+  }
   std::shared_ptr<const Executable> parted_or_started() const {
-    if (!target_.empty()) return parted(kernel_, parts_, name_, target_);
+    if (!target_.empty()) return parted(kernel_, parts(), name_, target_);
     if (!JitCompiler::instance().load()) return nullptr;
-    run_in_background([variants = variants_, kernel = kernel_, parts = parts_, name = name_] {
+    run_in_background([variants = variants_, kernel = kernel_, parts = parts(), name = name_] {
       auto made = parted(kernel, parts, name, {});
       const std::lock_guard lock(variants->mutex);
       variants->keep({.streamed = 0, .wide = true, .parted = true}, std::move(made));
@@ -418,7 +422,8 @@ class VariableExecutable final : public LoadedExecutable {
   const Kernel kernel_;
   const std::optional<Kernel> turned_, joined_;
   const std::optional<StagedKernels> staged_;
-  const std::vector<Kernel> parts_;
+  mutable std::once_flag parts_found_;
+  mutable std::vector<Kernel> parts_;
   const bool may_exchange_axes_;
   const AccessSet may_lie_across_;
   const bool is_wide_, may_narrow_;

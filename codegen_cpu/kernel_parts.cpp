@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "codegen_cpu/irregular/positions.h"
+#include "codegen_cpu/staged_columns.h"
 #include "ir/instr_operands.h"
 #include "runtime/steps/joined_rows.h"
 #include "runtime/thread_pool.h"
@@ -18,32 +19,31 @@ constexpr std::size_t kLongestProgram = 256;
 /// What is computed again at each point in less time than a load takes.
 constexpr std::size_t kCheapProgram = 32;
 
-bool is_at_each_point(const Kernel& kernel, const Store& store) {
-  return (kernel.accesses[store.access].axes & kernel.reduced) != 0;
-}
-
 std::uint16_t components_before(const Kernel& kernel, std::size_t reduction) {
   std::size_t count = 0;
   for (std::size_t r = 0; r < reduction; ++r) count += kernel.reductions[r].types.size();
   return static_cast<std::uint16_t>(count);
 }
 
-/// A kernel without results, to which values of the whole one are moved with what they need.
+/// The reductions of one stage as a kernel, to which values of the whole one are moved with what they need.
 class PartBuilder {
  public:
-  explicit PartBuilder(const Kernel& whole) : whole_(whole), moved_(whole.program.size(), kNoValue) {
-    part_.rank = whole.rank, part_.accesses = whole.accesses, part_.scalars = whole.scalars;
+  /// `accesses`: those of the whole kernel, and what is handed on to its map.
+  PartBuilder(const Kernel& whole, const std::vector<Access>& accesses)
+      : whole_(whole),
+        first_state_(accesses.size()),
+        moved_(whole.program.size(), kNoValue),
+        number_(whole.reductions.size(), kOfOthers) {
+    part_.rank = whole.rank, part_.reduced = whole.reduced, part_.accesses = accesses, part_.scalars = whole.scalars;
     const bool has_columns = !whole.is_row_kernel();
     const auto columns = static_cast<std::uint16_t>(has_columns ? 1u << (whole.rank - 1u) : 0u);
     for (const Reduction& reduction : whole.reductions)
       for (const DType type : reduction.types)
         part_.accesses.push_back({.dtype = type, .axes = columns, .unit_stride = has_columns});
-    number_.resize(whole.reductions.size(), kOfOthers);
   }
 
   /// The reductions of a stage, whose states are stored.
   void reduce(const std::vector<std::uint16_t>& reductions) {
-    part_.reduced = whole_.reduced;
     for (const std::uint16_t r : reductions) {
       Reduction reduction = whole_.reductions[r];
       for (ValueId& v : reduction.lifted) v = move(v);
@@ -62,7 +62,7 @@ class PartBuilder {
  private:
   static constexpr std::uint16_t kOfOthers = 0xffff;
   std::uint16_t access_of(std::size_t reduction, std::size_t component) const {
-    return static_cast<std::uint16_t>(whole_.accesses.size() + components_before(whole_, reduction) + component);
+    return static_cast<std::uint16_t>(first_state_ + components_before(whole_, reduction) + component);
   }
   Instr state(std::uint16_t number, std::size_t reduction, std::size_t component) const {
     return {.prim = Prim::reduced,
@@ -92,6 +92,7 @@ class PartBuilder {
   }
 
   const Kernel& whole_;
+  const std::size_t first_state_;  // among the accesses
   Kernel part_;
   std::vector<ValueId> moved_;
   std::vector<std::uint16_t> number_;  // of the reductions of this part
@@ -203,20 +204,20 @@ std::vector<Kernel> kernel_parts(const Kernel& kernel) {
   const auto at_points = [&](const Store& s) { return is_at_each_point(kernel, s); };
   const bool writes_points = std::ranges::any_of(kernel.stores, at_points);
   if (reducing.empty() || (reducing.size() == 1 && !writes_points)) return {};
+  const PointResults points = point_results(kernel);
   std::vector<Kernel> parts;
   for (const std::vector<std::uint16_t>& reductions : reducing) {
-    PartBuilder builder(kernel);
+    PartBuilder builder(kernel, points.map.accesses);
     builder.reduce(reductions);
-    if (&reductions == &reducing.back())
+    if (&reductions == &reducing.back()) {
       for (const Store& store : kernel.stores)
         if (!at_points(store)) builder.store(store);
+      for (std::size_t i = 0; i < points.handed_on.size(); ++i)
+        builder.store({static_cast<std::uint16_t>(kernel.accesses.size() + i), points.handed_on[i]});
+    }
     parts.push_back(builder.take());
   }
-  if (!writes_points) return parts;
-  PartBuilder builder(kernel);
-  for (const Store& store : kernel.stores)
-    if (at_points(store)) builder.store(store);
-  parts.push_back(builder.take());
+  if (writes_points) parts.push_back(points.map);
   return parts;
 }
 

@@ -3,7 +3,7 @@
 // A kernel over columns is shared by ranges of columns, and one over rows by rows: where there are few of them, as in
 // the statistics of the features of many samples, or of one long vector, threads have nothing to share. One stage alone
 // can be shared by blocks, whose states are merged in order (Executable::partial), and a map by its rows or columns.
-// Later kernels read what earlier ones reduced, and compute again what depends on it. Bits are the same.
+// Later kernels read what earlier ones reduced. Bits are the same.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,9 @@
 
 namespace fermata {
 
-/// All kernels have the accesses of the one that they come from, and then one for each component of each reduction: an
-/// element for each column, or one. For launches of one row. Empty where one stage does it all.
+/// All kernels have the accesses of the one that they come from, then one for each value that the map reads
+/// (point_results()), and those that reduce one for each component of each reduction: an element for each column, or
+/// one. For launches of one row. Empty where one stage does it all.
 std::vector<Kernel> kernel_parts(const Kernel& kernel);
 
 /// Whether a launch is of a single row, with few columns for the threads that there are, and enough blocks.

@@ -37,10 +37,6 @@ std::int64_t rows_in_cache(const Kernel& kernel, const KernelLaunch& launch, std
   return kCache / std::max(std::gcd(apart, kSets), kGroup);
 }
 
-bool is_at_each_point(const Kernel& kernel, const Store& store) {
-  return (kernel.accesses[store.access].axes & kernel.reduced) != 0;
-}
-
 /// Values that depend on a reduction.
 std::vector<bool> reduced_values(const Kernel& kernel) {
   std::vector<bool> depends(kernel.program.size(), false);
@@ -83,8 +79,9 @@ class Results {
     if (is_handed_on(v)) {
       handed_on_.push_back(v);
       instr = {.prim = Prim::input, .type = instr.type, .index = static_cast<std::uint16_t>(results_.accesses.size())};
-      results_.accesses.push_back(
-          {.dtype = instr.type, .axes = static_cast<std::uint16_t>(1u << (kernel_.rank - 1u)), .unit_stride = true});
+      const bool has_columns = !kernel_.is_row_kernel();
+      const auto axes = static_cast<std::uint16_t>(has_columns ? 1u << (kernel_.rank - 1u) : 0u);
+      results_.accesses.push_back({.dtype = instr.type, .axes = axes, .unit_stride = has_columns});
     } else {
       for (ValueId* const id : {&instr.a, &instr.b, &instr.c})
         if (*id != kNoValue) *id = moved_[*id];
@@ -190,21 +187,26 @@ class StagedExecutable final : public Executable {
 
 }  // namespace
 
+PointResults point_results(const Kernel& kernel) {
+  PointResults results;
+  results.map.rank = kernel.rank, results.map.accesses = kernel.accesses, results.map.scalars = kernel.scalars;
+  results.handed_on = Results(kernel, results.map).build();
+  return results;
+}
+
 std::optional<StagedKernels> staged_kernels(const Kernel& kernel) {
   if (kernel.reduced == 0 || kernel.is_row_kernel() || kernel.program.size() > kLongestProgram) return std::nullopt;
   if (std::ranges::none_of(kernel.stores, [&](const Store& s) { return is_at_each_point(kernel, s); }))
     return std::nullopt;
   if (has_positions(kernel)) return std::nullopt;  // they are checked once, and are what they are computed from
-  StagedKernels staged{.reductions = kernel, .results = {}};
-  Kernel& results = staged.results;
-  results.rank = kernel.rank, results.accesses = kernel.accesses, results.scalars = kernel.scalars;
-  const std::vector<ValueId> handed_on = Results(kernel, results).build();
+  auto [results, handed_on] = point_results(kernel);
   if (handed_on.empty()) return std::nullopt;
+  StagedKernels staged{.reductions = kernel, .results = std::move(results)};
   Kernel& reductions = staged.reductions;
   std::erase_if(reductions.stores, [&](const Store& s) { return is_at_each_point(kernel, s); });
   for (std::size_t i = 0; i < handed_on.size(); ++i) {
     const auto access = static_cast<std::uint16_t>(kernel.accesses.size() + i);
-    reductions.accesses.push_back(results.accesses[access]);
+    reductions.accesses.push_back(staged.results.accesses[access]);
     reductions.stores.push_back({access, handed_on[i]});
   }
   return staged;

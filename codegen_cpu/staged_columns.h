@@ -22,6 +22,19 @@ struct StagedKernels {
   Kernel reductions, results;
 };
 
+/// Whether a store runs at each point of the reduced axes.
+inline bool is_at_each_point(const Kernel& kernel, const Store& store) {
+  return (kernel.accesses[store.access].axes & kernel.reduced) != 0;
+}
+
+/// The map of what a kernel writes at each point. Access kernel.accesses.size() + i of it is `handed_on[i]`, a value of
+/// the kernel that depends on reductions only: an element for each column, or one where rows are reduced.
+struct PointResults {
+  Kernel map;
+  std::vector<ValueId> handed_on;
+};
+PointResults point_results(const Kernel& kernel);
+
 /// Nullopt where nothing is reduced down columns, or nothing is written at each point.
 std::optional<StagedKernels> staged_kernels(const Kernel& kernel);
 

@@ -200,8 +200,7 @@ void BoundKernel::run_whole(Run& run, const KernelLaunch& whole) const {
   if (step_->reduced == 0 && !step_->may_fail() && JoinedRows::are_short(step_->element_bytes, sizes_)) {
     JoinedRows rows(step_->element_bytes, step_->stores, whole);
     if (rows.can_join())
-      return rows.run(
-          [this](const KernelLaunch& launch) { run_in_rows(step_->executable->variant_for(launch), launch); });
+      return rows.run([this](const KernelLaunch& launch) { run_map(step_->executable->variant_for(launch), launch); });
   }
   step_->executable->arranged(whole, [this](const KernelLaunch& arranged) { run_arranged(arranged); });
 }
@@ -218,54 +217,40 @@ void BoundKernel::run_arranged(const KernelLaunch& whole) const {
   run_in_ranges(executable, whole);
 }
 
-double BoundKernel::ns_per_point() const {
-  double points = 1;
-  for (const std::int64_t size : sizes_) points *= static_cast<double>(size);
-  return ns_ / points;
-}
-
-void BoundKernel::run_in_rows(const Executable& executable, const KernelLaunch& whole) const {
-  const double row_ns = ns_per_point() * static_cast<double>(whole.column_end - whole.column_begin);
+void BoundKernel::run_in_rows(const Executable& executable, const KernelLaunch& whole, double row_ns) {
   parallel_for(whole.row_begin, whole.row_end, row_ns, [&](std::int64_t begin, std::int64_t end) {
     KernelLaunch part = whole;
     part.row_begin = begin, part.row_end = end;
     executable.launch(part);
   });
 }
-
-/// The map of a kernel in parts, from its first row and column on.
-void BoundKernel::run_map(const Executable& executable, const KernelLaunch& whole) const {
-  if (whole.row_end >= 4 * thread_count() || whole.column_end < 2 * kColumnGranule)
-    return run_in_rows(executable, whole);
+void BoundKernel::run_in_columns(const Executable& executable, const KernelLaunch& whole, double column_ns,
+                                 std::int64_t granule) {
   parallel_for(
-      0, whole.column_end, ns_per_point() * static_cast<double>(whole.row_end),
-      [&](std::int64_t begin, std::int64_t end) {
-        KernelLaunch part = whole;
-        part.column_begin = begin, part.column_end = end;
-        executable.launch(part);
-      },
-      kColumnGranule);
-}
-
-/// Ranges of rows or columns side by side.
-void BoundKernel::run_in_ranges(const Executable& executable, const KernelLaunch& whole) const {
-  const std::int64_t granule = step_->reduced != 0 ? kReducedColumnGranule : kColumnGranule;
-  if (rows_ >= 4 * thread_count() || columns_ < 2 * granule) {
-    parallel_for(0, rows_, ns_ / static_cast<double>(rows_), [&](std::int64_t begin, std::int64_t end) {
-      KernelLaunch part = whole;
-      part.row_begin = begin, part.row_end = end;
-      executable.launch(part);
-    });
-    return;
-  }
-  parallel_for(
-      0, columns_, ns_ / static_cast<double>(columns_),
+      0, whole.column_end, column_ns,
       [&](std::int64_t begin, std::int64_t end) {
         KernelLaunch part = whole;
         part.column_begin = begin, part.column_end = end;
         executable.launch(part);
       },
       granule);
+}
+
+/// A map whose rows or columns are not those of the kernel: it is a part of it, or its rows are joined.
+void BoundKernel::run_map(const Executable& executable, const KernelLaunch& whole) const {
+  double point_ns = ns_;
+  for (const std::int64_t size : sizes_) point_ns /= static_cast<double>(size);
+  if (whole.row_end >= 4 * thread_count() || whole.column_end < 2 * kColumnGranule)
+    return run_in_rows(executable, whole, point_ns * static_cast<double>(whole.column_end));
+  run_in_columns(executable, whole, point_ns * static_cast<double>(whole.row_end), kColumnGranule);
+}
+
+/// Ranges of rows or columns side by side.
+void BoundKernel::run_in_ranges(const Executable& executable, const KernelLaunch& whole) const {
+  const std::int64_t granule = step_->reduced != 0 ? kReducedColumnGranule : kColumnGranule;
+  if (rows_ >= 4 * thread_count() || columns_ < 2 * granule)
+    return run_in_rows(executable, whole, ns_ / static_cast<double>(rows_));
+  run_in_columns(executable, whole, ns_ / static_cast<double>(columns_), granule);
 }
 
 /// Few rows that are long, or of few columns: columns are shared better by blocks, and stay in order.

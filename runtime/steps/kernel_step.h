@@ -124,9 +124,10 @@ class BoundKernel {
   bool steps_evenly(std::size_t outer, std::size_t inner) const;
   void run_whole(Run& run, const KernelLaunch& whole) const;
   void run_arranged(const KernelLaunch& whole) const;
-  double ns_per_point() const;
+  static void run_in_rows(const Executable& executable, const KernelLaunch& whole, double row_ns);
+  static void run_in_columns(const Executable& executable, const KernelLaunch& whole, double column_ns,
+                             std::int64_t granule);
   void run_map(const Executable& executable, const KernelLaunch& whole) const;
-  void run_in_rows(const Executable& executable, const KernelLaunch& whole) const;
   void run_in_ranges(const Executable& executable, const KernelLaunch& whole) const;
   bool is_row_kernel() const;
   std::int64_t reduction_blocks() const;
