@@ -211,11 +211,15 @@ std::vector<std::int64_t> short_row_sizes(const Kernel& kernel, Random& random) 
   static const std::vector<std::int64_t> rows = {1, 2, 3, 16, 17, 40, 70, 200, 600};
   static const std::vector<std::int64_t> blocks = {1, 2, 3, 5, 8, 11};
   std::vector<std::int64_t> sizes(kernel.rank);
+  std::int64_t of_row = 1;  // blocks: such code has room for no more
   do {
-    for (unsigned axis = 0; axis < kernel.rank; ++axis)
+    of_row = 1;
+    for (unsigned axis = 0; axis < kernel.rank; ++axis) {
       sizes[axis] = random.pick(kernel.is_reduced(axis) ? blocks : rows);
+      if (kernel.is_reduced(axis) && axis + 1u != kernel.rank) of_row *= sizes[axis];
+    }
     sizes.back() = random.pick(lengths);
-  } while (element_count(sizes) > 40000);
+  } while (element_count(sizes) > 40000 || of_row > static_cast<std::int64_t>(kReductionLanes));
   return sizes;
 }
 
