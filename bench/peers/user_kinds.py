@@ -148,6 +148,15 @@ class UserKinds:
     def plane_sums(self, x):
         return x.mT.sum(2)
 
+    def column_squares(self, x):
+        return (x * x).sum(0)
+
+    def standardize_features(self, x):
+        return (x - x.mean(0)) / self.std(x, (0,))
+
+    def standardize_vector(self, x):
+        return (x - x.mean()) / self.std(x, (0,))
+
     def sort_triples(self, x):
         return self.sort(x)
 
@@ -685,7 +694,7 @@ ROWS = ["group_means_400K", "one_hot_70Kx45", "embedding_gradient_20Kx48", "cros
         "columns_over_norm_1024x1024", "quarter_turn_2048x2048", "max_middle_256x256x64", "enlarge_1024x1024",
         "every_third_20000x330", "flipped_rows_20000x330", "even_columns_2000x2000", "row_sums_40Kx100",
         "transposed_sums_1100x1300", "plane_sums_5000x21x21", "byte_sums_2000x1700", "sort_triples_160Kx3",
-        "argsort_rows_70Kx7",
+        "argsort_rows_70Kx7", "column_squares_10Kx100", "standardize_features_100Kx10", "standardize_vector_1M",
         "segment_sums_65536x32", "sum_transposed_1024x1024", "transposed_max_i16_1024", "stretched_u8_1500x1500",
         "julia_300K", "phase_shift_80x1009", "fft2_odd_8x135x147", "rfft_300K", "solve_40Kx3x3", "inv_9Kx7x7",
         "quadratic_forms_50Kx7", "matvec_6000x30x30", "small_products_20Kx6x5", "sum_of_outer_60Kx11",
