@@ -321,8 +321,7 @@ template <class One> void run(const CallArgs& args, const Method& method, One&& 
   stack.raise(method.failure);
 }
 
-constexpr MatrixFailure kNeverFails{}, kNoSingularValues{1392, "has singular values that do not converge"},
-    kNoEigenvalues{1392, "has eigenvalues that do not converge"};
+constexpr MatrixFailure kNeverFails{}, kNoSingularValues{1392, "has singular values that do not converge"};
 
 #define FERMATA_METHOD(op, axes, failure)                                            \
   add_solver(                                                                        \

@@ -36,7 +36,7 @@ struct MatrixFailure {
 };
 inline constexpr MatrixFailure kSingular{1390, "is singular"},
     kZeroOnDiagonal{1390, "is singular: there is a zero on its diagonal"},
-    kNotPositive{1391, "is not positive definite"};
+    kNotPositive{1391, "is not positive definite"}, kNoEigenvalues{1392, "has eigenvalues that do not converge"};
 
 /// The operands and the result of a call as stacks; the batch axes of an operand broadcast.
 class MatrixStack {

@@ -19,7 +19,8 @@
 namespace fermata {
 namespace {
 
-constexpr std::int64_t kLargest = 16;  // rows, and right-hand sides
+/// Rows, and right-hand sides; rows of what is solved by iterations.
+constexpr std::int64_t kLargest = 32, kLargestIterated = 12;
 
 const SmallMatrices& small_matrices(std::int64_t matrices) {
 #if defined(__x86_64__)
@@ -195,6 +196,20 @@ template <class T> struct CholeskyFactor {
   Tile<T> a, turned;
 };
 
+/// [the eigenvalues; the eigenvectors as columns], or the eigenvalues alone.
+template <class T, bool kVectors> struct Symmetric {
+  explicit Symmetric(const TileCall<T>& call)
+      : a(call.tile(call.rows())), result(kVectors ? call.rows() + 1 : 1, call.rows(), call.kernels.lanes) {}
+  void run(const TileCall<T>& call) const {
+    a.read(call.stack, 0, call.first, call.count);
+    call.fail(call.kernels.eigen(a.data(), call.rows(), kVectors ? result.at(1, 0) : nullptr, result.data()));
+    result.write(call.stack.template result<T>(call.first), call.count);
+  }
+  Tile<T> a, result;
+};
+template <class T> using EigenPairs = Symmetric<T, true>;
+template <class T> using EigenValues = Symmetric<T, false>;
+
 template <template <class> class Method, class T> void run_tiles(MatrixStack& stack) {
   const SmallMatrixKernels<T>& kernels = kernels_of<T>(small_matrices(stack.matrices()));
   const std::int64_t n = stack.rows(0), lanes = kernels.lanes, tiles = (stack.matrices() + lanes - 1) / lanes;
@@ -219,23 +234,25 @@ void run(const CallArgs& args) {
   stack.raise(kFailure);
 }
 
-bool is_small(const CallArgs& args) {
+template <std::int64_t kRows> bool is_small(const CallArgs& args) {
   if (args.outputs[0].element_count() == 0) return false;
-  return std::ranges::all_of(args.inputs, [](const TensorView& v) {
-    return v.sizes[v.rank - 2] <= kLargest && v.sizes[v.rank - 1] <= kLargest;
-  });
+  return std::ranges::all_of(
+      args.inputs, [](const TensorView& v) { return v.sizes[v.rank - 2] <= kRows && v.sizes[v.rank - 1] <= kRows; });
 }
 
+template <std::int64_t kRows = kLargest>
 void add_method(Op op, CallKernel call, std::source_location where = std::source_location::current()) {
+  static_assert(kRows == kLargest || kRows == kLargestIterated);
   add_variant(
       op, BackendKey::cpu,
       {.name = "lanes",
        .form = KernelForm::library,
        .dtypes = DTypeSet(DType::f32) | DType::f64,
        .call = call,
-       .fits = &is_small,
+       .fits = &is_small<kRows>,
        .cost = [](const CallArgs&) { return -1.0; },  // of every stack, so that bits do not depend on its length
-       .fits_text = "matrices of at most 16 rows and columns",
+       .fits_text =
+           kRows == kLargest ? "matrices of at most 32 rows and columns" : "matrices of at most 12 rows and columns",
        .ships = Ships::with_math,
        .where = where});
 }
@@ -249,6 +266,8 @@ FERMATA_KERNELS(cpu) {
   add_method(Op::inv, &run<Inverse, 2, kSingular>);
   add_method(Op::det, &run<Determinant, 0, kSingular>);
   add_method(Op::slogdet, &run<LogDeterminant, 1, kSingular>);
+  add_method<kLargestIterated>(Op::eigh, &run<EigenPairs, 2, kNoEigenvalues>);
+  add_method<kLargestIterated>(Op::eigvalsh, &run<EigenValues, 1, kNoEigenvalues>);
 }
 
 }  // namespace fermata

@@ -142,8 +142,130 @@ template <class T> FailedLanes cholesky(T* matrix, std::int64_t n) {
   return L::bits(~positive);
 }
 
-template <class T>
-constexpr SmallMatrixKernels<T> kSmallMatrixKernels{Lanes<T>::kCount, &eliminate<T>, &substitute<T>, &cholesky<T>};
+/// Element (i, j) of a symmetric matrix of which the lower triangle is kept.
+template <class V> V& lower(V* a, std::int64_t n, std::int64_t i, std::int64_t j) {
+  return i < j ? a[j * n + i] : a[i * n + j];
+}
+
+/// Symmetric matrices by Jacobi's method (Golub and Van Loan, "Matrix Computations", 8.5), in sweeps over all elements
+/// below the diagonal. A lane of which an element is negligible keeps all of its bits, so that it does not matter what
+/// the others do.
+template <class T> struct JacobiSweeps {
+  using L = Lanes<T>;
+  using Vector = typename L::Vector;
+  using Mask = typename L::Mask;
+  static constexpr int kMost = 40;
+
+  Vector* const a;
+  Vector* const v;
+  const std::int64_t n;
+
+  static Vector number(T x) { return Vector{} + x; }
+  static Vector choose(Mask here, Vector x, Vector y) { return here ? x : y; }
+
+  /// Turns x and y into x - s (y + r x) and y + s (x - r y): with r = s / (1 + c) these are c x - s y and s x + c y.
+  static void turn(Mask here, Vector& x, Vector& y, Vector s, Vector r) {
+    const Vector one = x, other = y;
+    x = choose(here, one - s * (other + r * one), one);
+    y = choose(here, other + s * (one - r * other), other);
+  }
+
+  bool annihilate(std::int64_t p, std::int64_t q, Vector negligible) const {
+    const Vector element = lower(a, n, p, q);
+    const Mask here = L::magnitude(element) > negligible;
+    if (!L::any(here)) return false;
+    Vector &first = a[p * n + p], &second = a[q * n + q];
+    const Vector cotangent = (second - first) / (number(2) * choose(here, element, number(1)));
+    const Vector size = L::magnitude(cotangent), root = L::root(number(1) + cotangent * cotangent);
+    const Vector magnitude = number(1) / (size + root);
+    const Vector t = choose(cotangent < Vector{}, -magnitude, magnitude);
+    const Vector c = number(1) / L::root(number(1) + t * t), s = t * c, r = s / (number(1) + c);
+    first = choose(here, first - t * element, first), second = choose(here, second + t * element, second);
+    lower(a, n, p, q) = choose(here, Vector{}, element);
+    for (std::int64_t k = 0; k < n; ++k)
+      if (k != p && k != q) turn(here, lower(a, n, k, p), lower(a, n, k, q), s, r);
+    if (v != nullptr)
+      for (std::int64_t k = 0; k < n; ++k) turn(here, v[k * n + p], v[k * n + q], s, r);
+    return true;
+  }
+  /// False if some lane does not converge.
+  bool run(Vector negligible) const {
+    for (int sweep = 0; sweep < kMost; ++sweep) {
+      bool turns = false;
+      for (std::int64_t q = 1; q < n; ++q)
+        for (std::int64_t p = 0; p < q; ++p) turns = annihilate(p, q, negligible) || turns;
+      if (!turns) return true;
+    }
+    return false;
+  }
+};
+
+/// A power of two for each lane by which its numbers, of which `size` is the largest, do not overflow as squares.
+template <class T> typename Lanes<T>::Vector unit_of(typename Lanes<T>::Vector size) {
+  using L = Lanes<T>;
+  using Mask = typename L::Mask;
+  constexpr bool kSingle = sizeof(T) == 4;
+  constexpr T kLeast = kSingle ? T(__FLT_MIN__) : T(__DBL_MIN__);
+  using Bits = typename L::Integer;
+  constexpr Bits kExponent = kSingle ? Bits(0x7f800000) : static_cast<Bits>(0x7ff0000000000000);
+  const auto power = reinterpret_cast<typename L::Vector>(reinterpret_cast<Mask>(size) & (Mask{} + kExponent));
+  return size >= typename L::Vector{} + kLeast ? power : typename L::Vector{} + T(1);
+}
+
+template <class T> FailedLanes eigen(T* matrix, std::int64_t n, T* vectors, T* values) {
+  using L = Lanes<T>;
+  using Vector = typename L::Vector;
+  using Mask = typename L::Mask;
+  auto* const a = reinterpret_cast<Vector*>(matrix);
+  auto* const v = reinterpret_cast<Vector*>(vectors);
+  auto* const w = reinterpret_cast<Vector*>(values);
+  constexpr bool kSingle = sizeof(T) == 4;
+  constexpr T kInfinity = kSingle ? T(__builtin_inff()) : T(__builtin_inf());
+  constexpr T kEpsilon = kSingle ? T(__FLT_EPSILON__) : T(__DBL_EPSILON__);
+  Vector most{};
+  Mask finite = ~Mask{};
+  for (std::int64_t i = 0; i < n; ++i)
+    for (std::int64_t j = 0; j < n; ++j) {
+      const Vector size = L::magnitude(a[i * n + j]);
+      finite &= size < Vector{} + kInfinity;
+      if (j <= i) most = size > most ? size : most;
+    }
+  const Vector unit = unit_of<T>(most);
+  for (std::int64_t i = 0; i < n; ++i)
+    for (std::int64_t j = 0; j < n; ++j) {
+      a[i * n + j] = finite ? a[i * n + j] / unit : Vector{};
+      if (v != nullptr) v[i * n + j] = Vector{} + T(i == j ? 1 : 0);
+    }
+  const Vector negligible = Vector{} + kEpsilon / 8;
+  const bool converges = JacobiSweeps<T>{a, v, n}.run(negligible);
+  for (std::int64_t i = 0; i < n; ++i) w[i] = a[i * n + i];
+  for (std::int64_t i = 0; i + 1 < n; ++i)
+    for (std::int64_t j = i + 1; j < n; ++j) {
+      const Mask here = w[j] < w[i];
+      if (!L::any(here)) continue;
+      const auto exchange = [&](Vector& x, Vector& y) {
+        const Vector first = x, second = y;
+        x = here ? second : first, y = here ? first : second;
+      };
+      exchange(w[i], w[j]);
+      if (v != nullptr)
+        for (std::int64_t k = 0; k < n; ++k) exchange(v[k * n + i], v[k * n + j]);
+    }
+  const Vector none = Vector{} + kInfinity - kInfinity;
+  for (std::int64_t i = 0; i < n; ++i) {
+    w[i] = finite ? w[i] * unit : none;
+    if (v != nullptr)
+      for (std::int64_t j = 0; j < n; ++j) v[i * n + j] = finite ? v[i * n + j] : none;
+  }
+  if (converges) return 0;
+  Mask left{};
+  for (std::int64_t i = 1; i < n; ++i)
+    for (std::int64_t j = 0; j < i; ++j) left |= L::magnitude(a[i * n + j]) > negligible;
+  return L::bits(left);
+}
+
+template <class T> constexpr SmallMatrixKernels<T> kSmallMatrixKernels{Lanes<T>::kCount, &eliminate<T>, &substitute<T>,
+                                                                       &cholesky<T>, &eigen<T>};
 constexpr SmallMatrices kKernels{kSmallMatrixKernels<float>, kSmallMatrixKernels<double>};
 
 }  // namespace

@@ -21,6 +21,10 @@ template <class T> struct SmallMatrixKernels {
   FailedLanes (*substitute)(const T* a, std::int64_t n, T* b, std::int64_t k, bool upper, bool unit);
   /// The lower triangle of a becomes its factor; the upper one is not touched.
   FailedLanes (*cholesky)(T* a, std::int64_t n);
+  /// Eigenvalues of symmetric matrices, of which the lower triangle is read, ascending, and eigenvectors as columns
+  /// unless `vectors` is null. `a` is overwritten. NaN for a matrix that is not finite; one that does not converge
+  /// fails.
+  FailedLanes (*eigen)(T* a, std::int64_t n, T* vectors, T* values);
 };
 
 struct SmallMatrices {

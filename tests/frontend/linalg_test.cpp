@@ -123,20 +123,47 @@ TEST_P(LinearAlgebra, SmallMatricesOfAnySize) {
 /// A matrix gets the bits that it gets alone, wherever it is in a stack.
 TEST_P(LinearAlgebra, BitsDoNotDependOnTheStack) {
   for (const DType t : {DType::f32, DType::f64})
-    for (const std::int64_t n : {1, 2, 3, 4, 7, 16}) {
+    for (const std::int64_t n : {1, 2, 3, 4, 7, 12, 16, 29, 32}) {
       constexpr std::int64_t kCount = 37;
       const Tensor a = random_number({kCount, n, n}, t, 41), b = random_number({kCount, n, 2}, t, 42),
                    p = positive({kCount, n, n}, t, 43);
       const auto same = [](const Tensor& one, const Tensor& other) { return all(equal(one, other)).item<bool>(); };
       const Tensor x = linalg::solve(a, b), inverse = linalg::inv(a), det = linalg::det(a), l = linalg::cholesky(p);
+      const auto [w, v] = linalg::eigh(n <= 12 ? p : slice(slice(p, 1, 0, 12), 2, 0, 12));
       for (const std::int64_t i : {0, 1, 15, 16, 30, 36}) {
         const auto at = [&](const Tensor& of) { return slice(of, 0, i, i + 1); };
         EXPECT_TRUE(same(at(x), linalg::solve(at(a), at(b)))) << n << " " << i;
         EXPECT_TRUE(same(at(inverse), linalg::inv(at(a)))) << n << " " << i;
         EXPECT_TRUE(same(at(det), linalg::det(at(a)))) << n << " " << i;
         EXPECT_TRUE(same(at(l), linalg::cholesky(at(p)))) << n << " " << i;
+        const auto [one_w, one_v] = linalg::eigh(at(n <= 12 ? p : slice(slice(p, 1, 0, 12), 2, 0, 12)));
+        EXPECT_TRUE(same(at(w), one_w) && same(at(v), one_v)) << n << " " << i;
       }
     }
+}
+
+/// Sizes of Jacobi's method and one above; equal, zero and negative eigenvalues; numbers whose squares overflow or
+/// vanish; some matrices that are not finite; a triangle that must not be read.
+TEST_P(LinearAlgebra, EigenvaluesOfSmallMatrices) {
+  for (const DType t : {DType::f32, DType::f64})
+    for (std::int64_t n = 1; n <= 13; ++n)
+      for (const double scale : t == DType::f32 ? std::vector{1e-36, 1.0, 1e36} : std::vector{1e-300, 1.0, 1e305}) {
+        SCOPED_TRACE(::testing::Message() << name(t) << " " << n << " " << scale);
+        const Tensor one = eye(n, {}, t), x = random_number({20, n, n}, t, 61), y = random_number({20, n, 1}, t, 62),
+                     rest = triu(full({n, n}, 0.5, t), 1);
+        const Tensor a =
+            concat({(x + x.mT()) * 0.5, matmul(y, y.mT()), one.reshape({1, n, n}), zeros({1, n, n}, t)}, 0).sync();
+        const auto [scaled, v] = linalg::eigh(tril(a * scale) + (n <= 12 ? rest * scale : triu(a * scale, 1)));
+        const Tensor w = scaled / scale;
+        expect_equal(matmul(a, v), v * expand_dims(w, -2), t);
+        expect_equal(matmul(v.mT(), v), identity_like(v), t);
+        EXPECT_TRUE(all(less_equal(slice(w, 1, 0, n - 1), slice(w, 1, 1))).item<bool>());
+        expect_equal(linalg::eigvalsh(a * scale) / scale, w, t);
+        expect_near(slice(w, 0, 40), elements(concat({ones({1, n}, t), zeros({1, n}, t)}, 0)),
+                    n <= 12 ? 0 : tolerance(t));
+        const Tensor odd = linalg::eigvalsh(where(arange(42).reshape({42, 1, 1}) == 7, NAN, a));
+        EXPECT_TRUE(all(equal(isnan(odd), arange(42).reshape({42, 1}) == 7)).item<bool>());
+      }
 }
 
 /// Threads share the matrices of a stack: each has the bits that it has alone.
