@@ -17,6 +17,7 @@
 #include "fermata/reductions.h"
 #include "fermata/views.h"
 #include "frontend/ops/calls.h"
+#include "frontend/ops/slice_arguments.h"
 #include "frontend/transforms/vmap/batched.h"
 #include "ir/error.h"
 #include "ir/infer.h"
@@ -60,6 +61,49 @@ void require_mask_fits(const Tensor& mask, const Tensor& x, std::int64_t axis, L
             {{"x", to_string(x.dtype(), x.shape()), ""}, {"mask", to_string(mask.dtype(), mask.shape()), ""}}, where));
 }
 
+/// The view that slices, integers and new axes make: one of each kind at most.
+class SubscriptedView {
+ public:
+  SubscriptedView(const Tensor& x, Location where) : x_(x), where_(where), slice_(x.shape()) {}
+
+  void take_slice(const Slice& s) {
+    const auto axis = static_cast<unsigned>(source++);
+    ++axes;
+    if ((s.start == kNone || s.start == 0) && s.stop == kNone && s.step == 1) return;  // all of it
+    slice_.set(axis, slice_range(slice_.counts[axis], s.start, s.stop, s.step), s.step);
+    is_sliced_ = true;
+  }
+  void take_position(std::int64_t position) {
+    const auto axis = static_cast<unsigned>(source++);
+    const std::int64_t size = slice_.counts[axis];
+    if (position < -size || position >= size)
+      throw IndexError(
+          1205, format_error(
+                    1205, "IndexError", fmt::format("index: position {} is out of range for axis {}", position, axis),
+                    {{"x", to_string(x_.dtype(), x_.shape()), fmt::format("axis {} is {}", axis, size)}}, where_));
+    slice_.set(axis, position < 0 ? position + size : position, 1, 1);
+    is_sliced_ = true;
+    dropped_.push_back(axis);
+  }
+  void skip(std::int64_t count) { source += count, axes += count; }
+  void add_axis() { added_.push_back(axes++); }
+
+  Tensor view() const {
+    Tensor result = is_sliced_ ? slice_.apply(x_, where_) : x_;
+    if (!dropped_.empty()) result = squeeze(result, dropped_, where_);
+    return added_.empty() ? result : expand_dims(result, added_, where_);
+  }
+
+  std::int64_t source = 0, axes = 0;  // axes of x so far, and of the view
+
+ private:
+  const Tensor& x_;
+  const Location where_;
+  SliceArguments slice_;
+  bool is_sliced_ = false;
+  std::vector<std::int64_t> dropped_, added_;
+};
+
 Subscripted resolve(const Tensor& x, std::span<const Subscript> subscripts, Location where) {
   require_defined("index", x, where);
   std::int64_t given = 0, ellipses = 0;
@@ -73,31 +117,28 @@ Subscripted resolve(const Tensor& x, std::span<const Subscript> subscripts, Loca
   if (given > x.rank()) throw_too_many(given, x, where);
 
   Subscripted result;
-  result.view = x;
+  SubscriptedView view(x, where);
   std::vector<Tensor> given_positions;
-  std::int64_t axis = 0, source = 0;  // of the view, of x
-  std::vector<std::int64_t> places;   // of integers and tensors among the axes that stay
+  std::vector<std::int64_t> places;  // of integers and tensors among the axes that stay
   std::int64_t staying = 0;
   for (const Subscript& s : subscripts) {
     switch (s.kind()) {
       case Kind::integer:
-        result.view = select(result.view, axis, s.position(), where);
-        places.push_back(staying), ++source;
+        view.take_position(s.position());
+        places.push_back(staying);
         break;
-      case Kind::slice: {
-        const Slice& r = s.slice();
-        result.view = slice(result.view, axis, r.start, r.stop, r.step, where);
-        ++axis, ++source, ++staying;
+      case Kind::slice:
+        view.take_slice(s.slice());
+        ++staying;
         break;
-      }
       case Kind::ellipsis: {
         const std::int64_t skipped = static_cast<std::int64_t>(x.rank()) - given;
-        axis += skipped, source += skipped, staying += skipped;
+        view.skip(skipped), staying += skipped;
         break;
       }
       case Kind::new_axis:
-        result.view = expand_dims(result.view, axis, where);
-        ++axis, ++staying;
+        view.add_axis();
+        ++staying;
         break;
       case Kind::tensor: {
         places.push_back(staying);
@@ -109,22 +150,23 @@ Subscripted resolve(const Tensor& x, std::span<const Subscript> subscripts, Loca
                                    {{"x", to_string(x.dtype(), x.shape()), ""},
                                     {"index", to_string(s.tensor().dtype(), s.tensor().shape()), ""}},
                                    where));
-          given_positions.push_back(s.tensor()), result.addressed.push_back(axis++), ++source;
+          given_positions.push_back(s.tensor()), result.addressed.push_back(view.axes), view.skip(1);
           break;
         }
-        require_mask_fits(s.tensor(), x, source, where);
+        require_mask_fits(s.tensor(), x, view.source, where);
         if (s.tensor().rank() == 0) {  // keeps or drops all of a new axis of size 1
-          result.view = expand_dims(result.view, axis, where);
-          given_positions.push_back(flatnonzero(s.tensor(), {}, where)), result.addressed.push_back(axis++);
+          given_positions.push_back(flatnonzero(s.tensor(), {}, where)), result.addressed.push_back(view.axes);
+          view.add_axis();
           break;
         }
         for (Tensor& p : nonzero(s.tensor(), {}, where)) {
-          given_positions.push_back(std::move(p)), result.addressed.push_back(axis++), ++source;
+          given_positions.push_back(std::move(p)), result.addressed.push_back(view.axes), view.skip(1);
         }
         break;
       }
     }
   }
+  result.view = view.view();
   if (!has_tensor) return result;
   for (const Tensor& p : given_positions) {
     const auto common = broadcast_shapes(result.chosen, p.shape());
