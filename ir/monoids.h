@@ -38,8 +38,8 @@ template <class T> constexpr T highest_or_infinity() {
   };
 FERMATA_MONOID(sum, T(0), a + b)
 FERMATA_MONOID(prod, T(1), a* b)
-FERMATA_MONOID(max, lowest_or_minus_infinity<T>(), math::maximum(a, b))
-FERMATA_MONOID(min, highest_or_infinity<T>(), math::minimum(a, b))
+FERMATA_MONOID(max, lowest_or_minus_infinity<T>(), math::maximum(b, a))
+FERMATA_MONOID(min, highest_or_infinity<T>(), math::minimum(b, a))
 FERMATA_MONOID(all, T(true), a& b)
 FERMATA_MONOID(any, T(false), a | b)
 #undef FERMATA_MONOID

@@ -181,6 +181,32 @@ struct Converter {
         [&] { return Values{saturate(from, to, x)}; })[0];
   }
 
+  /// NaN stays NaN.
+  Value* bound(Value* x, double lowest, double largest) const {
+    Value *const low = llvm::ConstantFP::get(x->getType(), lowest), *const high =
+                                                                        llvm::ConstantFP::get(x->getType(), largest);
+    Value* const above = b.CreateSelect(b.CreateFCmpOGT(low, x), low, x);
+    return b.CreateSelect(b.CreateFCmpOLT(high, above), high, above);
+  }
+
+  /// Vectors of f32 toward zero as i32, NaN as -2^31, whose lower half is 0; null for other vectors. What LLVM's fptosi
+  /// makes of NaN is not defined.
+  Value* truncate_nan_too(Value* x) const {
+    switch (lanes) {
+      case 4: return b.CreateIntrinsic(llvm::Intrinsic::x86_sse2_cvttps2dq, {}, {x});
+      case 8: return b.CreateIntrinsic(llvm::Intrinsic::x86_avx_cvtt_ps2dq_256, {}, {x});
+      case 16: {
+        if (b.isa().vector_bits < 512) return nullptr;
+        constexpr int kCurrentRounding = 4;
+        Value* const all = llvm::ConstantInt::get(b.getInt16Ty(), 0xffff);
+        return b.CreateIntrinsic(
+            llvm::Intrinsic::x86_avx512_mask_cvttps2dq_512, {},
+            {x, llvm::Constant::getNullValue(type(DType::i32)), all, b.getInt32(kCurrentRounding)});
+      }
+      default: return nullptr;
+    }
+  }
+
   /// A float toward zero, a limit if it is outside the range, and 0 for NaN. LLVM's fptosi.sat and fptoui.sat do the
   /// same, but x86 converts the elements of a vector one by one.
   Value* saturate(DType from, DType to, Value* x) const {
@@ -191,6 +217,8 @@ struct Converter {
     const double beyond = std::ldexp(1.0, is_signed ? bits - 1 : bits);  // the largest integer plus one
     const double largest =
         from == DType::f32 ? std::nextafter(static_cast<float>(beyond), 0.0F) : std::nextafter(beyond, 0.0);
+    if (bits < 32 && from == DType::f32)
+      if (Value* const integers = truncate_nan_too(bound(x, lowest, largest))) return b.CreateTrunc(integers, type(to));
     // NaN is neither above 0, which is the lowest of an unsigned integer, nor below `largest`.
     Value* inside = b.CreateSelect(b.CreateFCmpOGT(x, constant(lowest)), x, constant(lowest));
     inside = b.CreateSelect(b.CreateFCmpOLT(inside, constant(largest)), inside, constant(largest));

@@ -18,9 +18,11 @@ template <class V> V sign(V x) {
     return select(x > zero, one, select(x < zero, V(T(-1)), x));
 }
 
+/// NaN if either is NaN. If `b` is the same for all elements, as in clip, its test is outside of the loop; where `a` is
+/// NaN, max gives it.
 template <class V> V maximum(V a, V b) {
   if constexpr (is_float_value<V>)
-    return select(a != a, a, max(a, b));
+    return select(b != b, b, max(b, a));
   else if constexpr (std::is_same_v<ElementOfValue<V>, bool>)
     return a | b;
   else
@@ -29,7 +31,7 @@ template <class V> V maximum(V a, V b) {
 
 template <class V> V minimum(V a, V b) {
   if constexpr (is_float_value<V>)
-    return select(a != a, a, min(a, b));
+    return select(b != b, b, min(b, a));
   else if constexpr (std::is_same_v<ElementOfValue<V>, bool>)
     return a & b;
   else
