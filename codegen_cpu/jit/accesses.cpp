@@ -202,8 +202,10 @@ Value* Accesses::load(unsigned access, Value* address, const Span& span, unsigne
   const std::int64_t in_tile = tile_columns_ * static_cast<std::int64_t>(byte_size(dtype));
   // Zen 4 and 5 do not fetch ahead of masked loads: sum(a * r) over rows of 64 takes 8 times as long then.
   const bool is_masked = !span.masks.empty() && b_.isa().masks && (kernel_.reduced == 0 || kernel_.is_row_kernel());
-  const bool may_prefetch =
-      adjacent && !turned_[access] && !kernel_.accesses[access].gathered && !kernel_.accesses[access].guarded;
+  constexpr std::size_t kLine = 64;  // bytes: shorter vectors of narrow elements share one
+  const bool begins_line = vector * b_.lanes() * byte_size(dtype) % kLine == 0;
+  const bool may_prefetch = begins_line && adjacent && !turned_[access] && !kernel_.accesses[access].gathered &&
+                            !kernel_.accesses[access].guarded;
   if (may_prefetch && (in_tile != 0 || prefetches_ || is_masked))
     prefetch(b_.element(b_.getInt8Ty(), first, static_cast<std::uint64_t>(in_tile != 0 ? in_tile : prefetch_distance_)),
              byte_size(dtype) * b_.lanes());

@@ -80,6 +80,33 @@ Value* in_hardware(CodeBuilder& b, bool is_signed, Value* x, Value* y, bool rema
   return remainder ? b.CreateSub(x, b.CreateMul(quotient, y)) : quotient;
 }
 
+/// What a reciprocal of doubles is made smaller by at least: an estimate of a quotient is not above it then.
+constexpr double kDoubleDeficit = 0x1p-49;
+
+/// 64-bit integers of any size, with a reciprocal of |y| that is a little too small. What a first quotient leaves of
+/// |x| is below 2^17 |y|, what a second one leaves is below 2 |y|. Only AVX-512 converts and multiplies such integers.
+Value* divide_in_two_steps(CodeBuilder& b, bool is_signed, Value* x, Value* y, Value* reciprocal, bool remainder) {
+  const auto magnitude = [&](Value* of) {
+    return is_signed ? b.CreateBinaryIntrinsic(llvm::Intrinsic::abs, of, b.getFalse()) : of;
+  };
+  Value *const numerator = magnitude(x), *const divisor = magnitude(y);
+  const auto estimate = [&](Value* of) {
+    return b.CreateFPToUI(b.CreateFMul(b.CreateUIToFP(of, reciprocal->getType()), reciprocal), x->getType());
+  };
+  Value* const first = estimate(numerator);
+  Value* const left = b.CreateSub(numerator, b.CreateMul(first, divisor));
+  Value* const second = estimate(left);
+  Value* const rest = b.CreateSub(left, b.CreateMul(second, divisor));
+  Value* const is_more = b.CreateICmpUGE(rest, divisor);
+  const auto with_sign = [&](Value* of, Value* sign) {
+    return is_signed ? b.CreateSelect(b.CreateICmpSLT(sign, number(sign, 0)), b.CreateNeg(of), of) : of;
+  };
+  if (remainder) return with_sign(b.CreateSelect(is_more, b.CreateSub(rest, divisor), rest), x);
+  Value* const quotient = b.CreateAdd(first, second);
+  return with_sign(b.CreateSelect(is_more, b.CreateAdd(quotient, number(quotient, 1)), quotient), b.CreateXor(x, y));
+}
+bool has_two_steps(const CodeBuilder& b, const Value* x) { return b.isa().masks && lanes_of(x) > 1; }
+
 /// For a divisor that is neither 0 nor, where signed, -1.
 Value* divide_safely(CodeBuilder& b, bool is_signed, Value* x, Value* y, bool remainder) {
   const Floats floats{b, is_signed};
@@ -94,7 +121,14 @@ Value* divide_safely(CodeBuilder& b, bool is_signed, Value* x, Value* y, bool re
   return b.either(
       of_all(b, b.CreateAnd(floats.are_small(x), floats.are_small(y))),
       [&] { return Values{finish_64(b, floats, floats.from(x), floats.from(y), quotient(), remainder, x->getType())}; },
-      [&] { return Values{in_hardware(b, is_signed, x, y, remainder)}; })[0];
+      [&] {
+        if (!has_two_steps(b, x)) return Values{in_hardware(b, is_signed, x, y, remainder)};
+        Type* const doubles = x->getType()->getWithNewType(b.getDoubleTy());
+        Value* const divisor =
+            b.CreateUIToFP(is_signed ? b.CreateBinaryIntrinsic(llvm::Intrinsic::abs, y, b.getFalse()) : y, doubles);
+        Value* const reciprocal = b.CreateFDiv(real(divisor, 1 - kDoubleDeficit), divisor);
+        return Values{divide_in_two_steps(b, is_signed, x, y, reciprocal, remainder)};
+      })[0];
 }
 
 }  // namespace
@@ -124,7 +158,9 @@ IntegerDivisor prepare_integer_divisor(CodeBuilder& b, DType type, Value* diviso
   Value* const by_minus_one =
       floats.is_signed ? b.CreateICmpEQ(divisor, minus_one(divisor)) : static_cast<Value*>(b.getFalse());
   Value* const safe = b.choose(b.CreateOr(by_zero, by_minus_one), number(divisor, 1), divisor);
-  Value* const as_float = floats.from(safe);
+  Value* const as_float = bits_of(safe) < 64 ? floats.from(safe)
+                          : floats.is_signed ? b.CreateSIToFP(safe, b.getDoubleTy())
+                                             : b.CreateUIToFP(safe, b.getDoubleTy());
   const bool is_double = as_float->getType()->isDoubleTy();
   Value* const reciprocal = b.CreateFMul(b.CreateFDiv(real(as_float, 1), as_float),
                                          real(as_float, 1 + (is_double ? kDoubleExcess : kFloatExcess)));
@@ -151,7 +187,12 @@ Value* divide_by_uniform(CodeBuilder& b, DType type, Value* x, const IntegerDivi
         [&] {
           // The divisor that stands in for 0 is 1.
           Value* const by_zero = b.CreateFCmpOEQ(by.reciprocal, real(by.reciprocal, 0));
-          Value* const quotient = in_hardware(b, floats.is_signed, x, by.divisor, remainder);
+          Value* const quotient = has_two_steps(b, x)
+                                      ? divide_in_two_steps(b, floats.is_signed, x, by.divisor,
+                                                            b.CreateFMul(b.call(llvm::Intrinsic::fabs, {by.reciprocal}),
+                                                                         real(by.reciprocal, 1 - kDoubleDeficit)),
+                                                            remainder)
+                                      : in_hardware(b, floats.is_signed, x, by.divisor, remainder);
           return Values{b.CreateSelect(by_zero, remainder ? x : number(x, 0), quotient)};
         })[0];
   }
