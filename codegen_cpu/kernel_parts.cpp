@@ -203,7 +203,7 @@ std::vector<Kernel> kernel_parts(const Kernel& kernel) {
     if (!stage.reductions.empty()) reducing.push_back(stage.reductions);
   const auto at_points = [&](const Store& s) { return is_at_each_point(kernel, s); };
   const bool writes_points = std::ranges::any_of(kernel.stores, at_points);
-  if (reducing.empty() || (reducing.size() == 1 && !writes_points)) return {};
+  if (reducing.empty() || can_split(kernel, stages) || (reducing.size() == 1 && !writes_points)) return {};
   const PointResults points = point_results(kernel);
   std::vector<Kernel> parts;
   for (const std::vector<std::uint16_t>& reductions : reducing) {

@@ -139,9 +139,10 @@ struct KernelLaunch {
 
 /// The number of blocks of one row's reduction for these sizes (see kReductionBlock and kColumnBlock).
 std::int64_t reduction_blocks(const Kernel& kernel, const std::int64_t* sizes);
-/// True for row kernels of a single stage without per-point stores: their blocks can run separately, see Executable.
+/// True for row kernels of a single stage: their blocks can run separately, see Executable. What they store at each
+/// point they store with its block.
 bool can_split(const Kernel& kernel, const KernelSchedule& schedule);
-/// The same for kernels over columns.
+/// The same for kernels over columns, without stores at each point.
 bool can_split_columns(const Kernel& kernel, const KernelSchedule& schedule);
 
 /// Whether a primitive depends on where an access is at a point.

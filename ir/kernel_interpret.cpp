@@ -314,7 +314,7 @@ std::int64_t reduction_blocks(const Kernel& kernel, const std::int64_t* sizes) {
 }
 
 bool can_split(const Kernel& kernel, const KernelSchedule& schedule) {
-  return kernel.is_row_kernel() && schedule.stages.size() == 1 && schedule.stages[0].element_stores.empty();
+  return kernel.is_row_kernel() && schedule.stages.size() == 1;
 }
 bool can_split_columns(const Kernel& kernel, const KernelSchedule& schedule) {
   return kernel.reduced != 0 && !kernel.is_row_kernel() && schedule.stages.size() == 1 &&

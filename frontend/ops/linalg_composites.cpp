@@ -179,11 +179,13 @@ Tensor cross(const Tensor& lhs, const Tensor& rhs, std::int64_t axis, Location w
   if (length(lhs) != 3 || length(rhs) != 3)
     throw ShapeError(
         1096, format_error(1096, "ShapeError", "cross: vectors must have three elements", describe(lhs, rhs), where));
-  const auto at = [&](const Tensor& x, std::int64_t i) { return slice(x, axis, i % 3, i % 3 + 1, 1, where); };
-  std::vector<Tensor> parts;
-  for (std::int64_t i = 0; i < 3; ++i) {
-    const Tensor first = multiply({at(lhs, i + 1), where}, at(rhs, i + 2));
-    parts.push_back(subtract({first, where}, multiply({at(lhs, i + 2), where}, at(rhs, i + 1))));
+  // One slice for each: what reads the same slices becomes one kernel.
+  std::vector<Tensor> a, b, parts;
+  for (std::int64_t i = 0; i < 3; ++i)
+    a.push_back(slice(lhs, axis, i, i + 1, 1, where)), b.push_back(slice(rhs, axis, i, i + 1, 1, where));
+  for (std::size_t i = 0; i < 3; ++i) {
+    const std::size_t j = (i + 1) % 3, k = (i + 2) % 3;
+    parts.push_back(subtract({multiply({a[j], where}, b[k]), where}, multiply({a[k], where}, b[j])));
   }
   return concat(parts, axis < 0 ? axis : axis - static_cast<std::int64_t>(lhs.rank()), where);
 }

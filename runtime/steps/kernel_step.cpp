@@ -19,6 +19,8 @@ namespace {
 
 /// Column ranges of a launch start at multiples of this many elements.
 constexpr std::int64_t kColumnGranule = 1024;
+/// What a point takes longer where neighbors along the innermost axis lie apart.
+constexpr double kApartNanoseconds = 0.04;
 
 }  // namespace
 
@@ -72,6 +74,7 @@ void BoundKernel::bind(const KernelStep& step, const Binding& binding) {
       }
       strides_.push_back(stride);
     }
+    if (!step.axes.empty() && strides_.back() != 0 && strides_.back() != 1) ns_ += points * kApartNanoseconds;
     offsets_.push_back(source.offset);
     addresses_.push_back(
         {step.sources[access].slot, source.offset * static_cast<std::int64_t>(step.element_bytes[access])});
@@ -206,7 +209,7 @@ void BoundKernel::run_whole(Run& run, const KernelLaunch& whole) const {
 }
 
 void BoundKernel::run_arranged(const KernelLaunch& whole) const {
-  if (ns_ < 2 * kSerialNanoseconds) return step_->executable->variant_for(whole).launch(whole);
+  if (ns_ < kSerialNanoseconds) return step_->executable->variant_for(whole).launch(whole);
   const auto run_part = [this](const Executable& part, const KernelLaunch& launch) {
     if (part.can_split()) return run_in_blocks(part, launch);
     run_map(part.variant_for(launch), launch);

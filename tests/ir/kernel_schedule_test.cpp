@@ -120,6 +120,17 @@ TEST(KernelSchedule, SplitsReductionsOfOneStage) {
   EXPECT_FALSE(splits_columns(testing::reduce_kernel(Op::sum, DType::f32, 2))) << "lanes are elements of a row";
   EXPECT_FALSE(splits_columns(testing::softmax_kernel()));
   EXPECT_FALSE(splits_columns(testing::map_kernel()));
+  // What is stored at each point goes with the blocks of a row; columns have none of it.
+  for (const std::uint16_t reduced : {std::uint16_t{1}, std::uint16_t{2}}) {
+    KernelBuilder b;
+    b.kernel.rank = 2;
+    b.kernel.reduced = reduced;
+    const ValueId x = b.input(DType::f32, 3, true);
+    b.store(3, b.op(Prim::add, DType::f32, x, x), true);
+    b.store(static_cast<std::uint16_t>(3 & ~reduced), b.reduce(Op::sum, x));
+    EXPECT_EQ(splits(b.kernel), reduced == 2);
+    EXPECT_FALSE(splits_columns(b.kernel));
+  }
 }
 
 }  // namespace
