@@ -31,9 +31,12 @@ struct Instr {
   DType type;               // of the result
   std::uint16_t index = 0;  // of the access, scalar, reduction or parameter
   ValueId a = kNoValue, b = kNoValue, c = kNoValue;
-  std::uint64_t bits = 0;  // constant value, or the component of a reduction
+  std::uint64_t bits = 0;  // constant value, the component of a reduction, or kRare of a select
   bool operator==(const Instr&) const = default;
 };
+
+/// Of a select: nearly always, no element of a vector chooses c. Code may compute what only c needs where one does.
+inline constexpr std::uint64_t kRare = 1;
 
 /// Instructions in order; an operand always precedes its use. Equal instructions are shared as they are added.
 class ScalarProgram {
@@ -121,6 +124,10 @@ template <class T> class Sym {
   friend Mask operator>(Sym a, Sym b) { return Mask::of(Prim::lt, b.id_, a.id_); }
   friend Mask operator>=(Sym a, Sym b) { return Mask::of(Prim::le, b.id_, a.id_); }
   friend Sym select(Sym<bool> m, Sym a, Sym b) { return of(Prim::select, m.id(), a.id_, b.id_); }
+  friend Sym select_usual(Sym<bool> usual, Sym a, Sym rare) {
+    return from_id(Recorder::program().add(
+        {.prim = Prim::select, .type = dtype_of<T>, .a = usual.id(), .b = a.id_, .c = rare.id_, .bits = kRare}));
+  }
   friend Sym min(Sym a, Sym b) { return of(Prim::min, a.id_, b.id_); }
   friend Sym max(Sym a, Sym b) { return of(Prim::max, a.id_, b.id_); }
   friend Sym fma(Sym a, Sym b, Sym c) { return of(Prim::fma, a.id_, b.id_, c.id_); }

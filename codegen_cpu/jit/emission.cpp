@@ -58,7 +58,7 @@ Emission::Emission(llvm::Function& function, const Kernel& described, const Isa&
       part(function.getArg(1)),
       scratch(function.getArg(2)),
       accesses(b, described, launch, !turned && (wide || !described.is_row_kernel()), wide),
-      evaluator(b, accesses, described, wide && isa.masks && described.is_row_kernel(), !variant.checked),
+      evaluator(b, accesses, described, kept, wide && isa.masks && described.is_row_kernel(), !variant.checked),
       row_begin(launch_field(b, launch, offsetof(KernelLaunch, row_begin))),
       row_end(launch_field(b, launch, offsetof(KernelLaunch, row_end))),
       column_begin(launch_field(b, launch, offsetof(KernelLaunch, column_begin))),
@@ -317,7 +317,7 @@ std::vector<TurnedOperand> Emission::turned_operands(unsigned axis, std::int64_t
 
 unsigned Emission::vector_count(const KernelSchedule::Stage& stage) const {
   return static_cast<unsigned>(std::ranges::count_if(stage.element_values, [&](ValueId id) {
-    return evaluator.varies_along_vector_axis(id) && !evaluator.edges().is_only_compared(id);
+    return evaluator.is_usual_vector(id) && !evaluator.edges().is_only_compared(id);
   }));
 }
 
@@ -356,7 +356,7 @@ GroupPlan Emission::group_plan(const KernelSchedule::Stage& stage, unsigned rese
   unsigned bits = 0;
   const bool masked = b.isa().masks && length >= kLong && has_masked(stage);
   for (const ValueId id : stage.element_values) {
-    if (!evaluator.varies_along_vector_axis(id) || evaluator.edges().is_only_compared(id)) continue;
+    if (!evaluator.is_usual_vector(id) || evaluator.edges().is_only_compared(id)) continue;
     bits += std::max(vector_bits, b.lanes() * static_cast<unsigned>(8 * byte_size(kernel.program[id].type)));
   }
   const unsigned registers_per_value = std::max(1u, (bits / length + vector_bits - 1) / vector_bits);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 #include "codegen_cpu/jit/primitives.h"
 #include "ir/instr_operands.h"
@@ -27,12 +28,14 @@ constexpr std::ptrdiff_t kMostMasksBeside = 2;
 
 }  // namespace
 
-Evaluator::Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& kernel, bool prepares_divisors, bool joins)
+Evaluator::Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& kernel, const SpilledValues& kept,
+                     bool prepares_divisors, bool joins)
     : b_(b),
       accesses_(accesses),
       kernel_(kernel),
       lines_(kernel),
       edges_(kernel, joins),
+      rare_(kernel, kept),
       axes_(axes_of_values(kernel)),
       needs_reduction_(kernel.program.size()),
       is_divisor_(kernel.program.size()) {
@@ -121,52 +124,103 @@ void Evaluator::uniforms(const std::vector<ValueId>& ids, std::uint16_t within, 
 }
 
 void Evaluator::group(const std::vector<ValueId>& ids, const Group& group, Environment& env) {
+  std::vector<ValueId> waiting;  // rare values, with a select that needs them ahead
   for (const ValueId id : ids) {
-    Known& known = env.values[id];
-    if (!varies_along_vector_axis(id)) {
-      if (!known.exists()) compute_uniform(id, group.addresses, env);
+    if (varies_along_vector_axis(id) && rare_.contains(id)) {
+      waiting.push_back(id);
       continue;
     }
-    const CodeBuilder::LineScope line(b_, lines_.value(id));
     const Instr& instr = kernel_.program[id];
-    if (instr.prim == Prim::reduced) {
-      known = env.reduced[instr.index][instr.bits];
-      continue;
+    if (instr.prim == Prim::select && instr.bits == kRare && !waiting.empty()) {
+      std::vector<ValueId> needed;
+      const auto is_needed = [&](ValueId rare) { return rare_.condition_of(rare) == instr.a; };
+      std::ranges::copy_if(waiting, std::back_inserter(needed), is_needed);
+      std::erase_if(waiting, is_needed);
+      if (!needed.empty()) compute_rare(instr.a, needed, group, env);
     }
-    if (edges_.is_only_compared(id)) continue;
-    if (group.span.decided != nullptr && (edges_.has_place(id) || (*group.span.decided)[id] != nullptr)) {
-      between_edges(id, group, env);
-      continue;
-    }
-    if (known.vectors.size() < group.last) known.vectors.resize(group.last);
-    if (const KeptValue* const kept = kept_value(env, id)) {
-      for (unsigned v = group.first; v < group.last; ++v)
-        known.vectors[v] = accesses_.load_slot(instr.type, kept->slot, group.addresses, group.span, v);
-      continue;
-    }
-    if (instr.prim == Prim::div && env.values[instr.b].divisor && group.span.masks.empty()) {
-      Values dividends;
-      for (unsigned v = group.first; v < group.last; ++v) dividends.push_back(vector(env, instr.a, v));
-      std::ranges::copy(divide_by_uniform(b_, dividends, *env.values[instr.b].divisor),
-                        known.vectors.begin() + group.first);
-      continue;
-    }
-    if (instr.prim == Prim::position) {
-      check_positions(instr, group, env, known);
-      continue;
-    }
-    if (instr.prim == Prim::gather && !varies_along_vector_axis(instr.a)) {
-      Value* const address = accesses_.behind(instr.index, group.addresses[instr.index], env.values[instr.a].uniform);
-      for (unsigned v = group.first; v < group.last; ++v)
-        known.vectors[v] = accesses_.load(instr.index, address, group.span, v);
-      continue;
-    }
-    if (instr.prim == Prim::guarded_input && !varies_along_vector_axis(instr.a)) {
-      load_if(instr, group, is_here(instr, env, 0, true), known);
-      continue;
-    }
-    for (unsigned v = group.first; v < group.last; ++v) known.vectors[v] = compute(id, group, env, v);
+    compute_in_group(id, group, env);
   }
+}
+
+void Evaluator::compute_rare(ValueId usual, const std::vector<ValueId>& ids, const Group& group, Environment& env) {
+  Value* all = nullptr;
+  for (unsigned v = group.first; v < group.last; ++v) {
+    Value* const lanes = vector(env, usual, v);
+    all = all == nullptr ? lanes : b_.CreateAnd(all, lanes);
+  }
+  if (all->getType()->isVectorTy()) {
+    Type* const word = b_.getIntNTy(lanes_of(all));
+    all = b_.CreateICmpEQ(b_.CreateBitCast(all, word), llvm::Constant::getAllOnesValue(word));
+  }
+  std::vector<ValueId> results;  // what is read behind the branch
+  const auto is_here = [&](ValueId user) { return std::ranges::find(ids, user) != ids.end(); };
+  std::ranges::copy_if(ids, std::back_inserter(results),
+                       [&](ValueId id) { return !std::ranges::all_of(rare_.users(id), is_here); });
+  Values none;
+  for (const ValueId id : results)
+    for (unsigned v = group.first; v < group.last; ++v)
+      none.push_back(llvm::Constant::getNullValue(value_type(b_.getContext(), kernel_.program[id].type, b_.lanes())));
+  const Values found = b_.when(b_.CreateNot(all), none, [&] {
+    Environment here = env;
+    for (const ValueId id : ids) compute_in_group(id, group, here);
+    Values vectors;
+    for (const ValueId id : results)
+      for (unsigned v = group.first; v < group.last; ++v) vectors.push_back(vector(here, id, v));
+    return vectors;
+  });
+  std::size_t next = 0;
+  for (const ValueId id : results) {
+    Values& vectors = env.values[id].vectors;
+    if (vectors.size() < group.last) vectors.resize(group.last);
+    for (unsigned v = group.first; v < group.last; ++v) vectors[v] = found[next++];
+  }
+}
+
+void Evaluator::compute_in_group(ValueId id, const Group& group, Environment& env) {
+  Known& known = env.values[id];
+  if (!varies_along_vector_axis(id)) {
+    if (!known.exists()) compute_uniform(id, group.addresses, env);
+    return;
+  }
+  const CodeBuilder::LineScope line(b_, lines_.value(id));
+  const Instr& instr = kernel_.program[id];
+  if (instr.prim == Prim::reduced) {
+    known = env.reduced[instr.index][instr.bits];
+    return;
+  }
+  if (edges_.is_only_compared(id)) return;
+  if (group.span.decided != nullptr && (edges_.has_place(id) || (*group.span.decided)[id] != nullptr)) {
+    between_edges(id, group, env);
+    return;
+  }
+  if (known.vectors.size() < group.last) known.vectors.resize(group.last);
+  if (const KeptValue* const kept = kept_value(env, id)) {
+    for (unsigned v = group.first; v < group.last; ++v)
+      known.vectors[v] = accesses_.load_slot(instr.type, kept->slot, group.addresses, group.span, v);
+    return;
+  }
+  if (instr.prim == Prim::div && env.values[instr.b].divisor && group.span.masks.empty()) {
+    Values dividends;
+    for (unsigned v = group.first; v < group.last; ++v) dividends.push_back(vector(env, instr.a, v));
+    std::ranges::copy(divide_by_uniform(b_, dividends, *env.values[instr.b].divisor),
+                      known.vectors.begin() + group.first);
+    return;
+  }
+  if (instr.prim == Prim::position) {
+    check_positions(instr, group, env, known);
+    return;
+  }
+  if (instr.prim == Prim::gather && !varies_along_vector_axis(instr.a)) {
+    Value* const address = accesses_.behind(instr.index, group.addresses[instr.index], env.values[instr.a].uniform);
+    for (unsigned v = group.first; v < group.last; ++v)
+      known.vectors[v] = accesses_.load(instr.index, address, group.span, v);
+    return;
+  }
+  if (instr.prim == Prim::guarded_input && !varies_along_vector_axis(instr.a)) {
+    load_if(instr, group, is_here(instr, env, 0, true), known);
+    return;
+  }
+  for (unsigned v = group.first; v < group.last; ++v) known.vectors[v] = compute(id, group, env, v);
 }
 
 bool Evaluator::is_constant(ValueId id, std::int64_t value) const {
@@ -365,15 +419,16 @@ std::vector<Values> Evaluator::apply(const Formula& formula, const std::vector<V
 unsigned peak_live_values(const Kernel& kernel, const Evaluator& evaluator, const std::vector<ValueId>& ids) {
   std::vector<std::size_t> last_use(kernel.program.size(), 0);
   for (std::size_t at = 0; at < ids.size(); ++at)
-    for_operands(kernel.program[ids[at]], [&](ValueId id) { last_use[id] = at; });
+    if (evaluator.is_usual_vector(ids[at]))
+      for_operands(kernel.program[ids[at]], [&](ValueId id) { last_use[id] = at; });
   unsigned live = 0, peak = 1;
   for (std::size_t at = 0; at < ids.size(); ++at) {
-    if (!evaluator.varies_along_vector_axis(ids[at])) continue;
+    if (!evaluator.is_usual_vector(ids[at])) continue;
     ++live;  // before its operands die: two-operand instructions often need a copy
     peak = std::max(peak, live);
     std::vector<ValueId> dying;
     for_operands(kernel.program[ids[at]], [&](ValueId id) {
-      if (last_use[id] == at && evaluator.varies_along_vector_axis(id) && std::ranges::find(dying, id) == dying.end())
+      if (last_use[id] == at && evaluator.is_usual_vector(id) && std::ranges::find(dying, id) == dying.end())
         dying.push_back(id);
     });
     live -= std::min(live, static_cast<unsigned>(dying.size()));

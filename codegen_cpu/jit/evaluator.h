@@ -10,6 +10,7 @@
 #include "codegen_cpu/jit/accesses.h"
 #include "codegen_cpu/jit/edges.h"
 #include "codegen_cpu/jit/integer_division.h"
+#include "codegen_cpu/jit/rare_values.h"
 #include "codegen_cpu/jit/spilled_values.h"
 #include "codegen_cpu/jit/uniform_division.h"
 #include "ir/kernel.h"
@@ -46,7 +47,8 @@ class Evaluator {
  public:
   /// With `prepares_divisors`, vectors of f32 are divided by uniform values without a hardware division where
   /// profitable. With `joins`, parts that are chosen between are one load.
-  Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& kernel, bool prepares_divisors, bool joins);
+  Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& kernel, const SpilledValues& kept,
+            bool prepares_divisors, bool joins);
 
   Environment empty() const;
   /// Positions along the vector axis and what they are compared with (edges.h).
@@ -64,6 +66,8 @@ class Evaluator {
   /// a reduction.
   void uniforms(const std::vector<ValueId>& ids, std::uint16_t within, bool early, const Values& addresses,
                 Environment& env);
+  /// Whether vectors of a value are computed for each point: not what is uniform, or hardly ever needed.
+  bool is_usual_vector(ValueId id) const { return varies_along_vector_axis(id) && !rare_.contains(id); }
   /// Computes `ids` for a group, including uniform ones.
   void group(const std::vector<ValueId>& ids, const Group& group, Environment& env);
   /// Vector `vector` of a value.
@@ -75,6 +79,10 @@ class Evaluator {
 
  private:
   void compute_uniform(ValueId id, const Values& addresses, Environment& env);
+  /// Computes a value that is not rare, or one behind the branch.
+  void compute_in_group(ValueId id, const Group& group, Environment& env);
+  /// Computes what of `ids` is needed only under a condition that is rare, where it holds.
+  void compute_rare(ValueId usual, const std::vector<ValueId>& ids, const Group& group, Environment& env);
   Value* operand(const Environment& env, ValueId id, unsigned vector, bool uniform);
   Value* lower(const Instr& instr, const Environment& env, unsigned vector, bool uniform);
   void prepare(ValueId divisor, Known& known);
@@ -102,6 +110,7 @@ class Evaluator {
   const Kernel& kernel_;
   const KernelLines lines_;
   const Edges edges_;
+  const RareValues rare_;
   std::vector<std::uint16_t> axes_;
   std::vector<bool> needs_reduction_;
   std::vector<bool> is_divisor_;  // uniform divisors of vectors, which are prepared

@@ -1,7 +1,8 @@
 // Float formats and basic building blocks of the elementary functions.
 //
 // Everything in ir/scalar_math is pure dataflow over the value interface of ir/scalar_program.h: no branch depends on a
-// value, only on the element type. Integer operations on the bits of floats replace scalbn and copysign.
+// value, only on the element type, but one around what is rare. Integer operations on the bits of floats replace scalbn
+// and copysign.
 #pragma once
 
 #include <array>
@@ -32,6 +33,16 @@ template <class V> using UnsignedBits = typename V::template Rebind<typename For
 
 template <class V> inline constexpr bool is_float_value = std::is_floating_point_v<ElementOfValue<V>>;
 template <class V> inline constexpr bool is_double_value = std::is_same_v<ElementOfValue<V>, double>;
+
+/// select(usual, a, rare) where hardly any element takes the rare value (kRare in ir/scalar_program.h).
+template <class M, class V> V select_usual(M usual, V a, V rare) { return select(usual, a, rare); }
+/// Whether all elements are known to be usual: what is rare need not be computed.
+template <class M> bool are_all(M usual) {
+  if constexpr (requires { any(!usual); })
+    return !any(!usual);
+  else
+    return false;
+}
 
 /// A constant, rounded to the element type.
 template <class V> V constant(double value) { return V(static_cast<ElementOfValue<V>>(value)); }

@@ -2,7 +2,7 @@
 //
 // |x| = q pi/2 + r with |r| <= pi/4. Small arguments subtract q times pi/2 in three parts (Cody and Waite 1980). Large
 // ones (Payne and Hanek 1983) multiply the mantissa by the 3 words of 2/pi whose product with it lies around the
-// binary point; whole turns above drop out by wrapping. Both ways are computed and one is selected.
+// binary point; whole turns above drop out by wrapping. The second way is computed only if an element needs it.
 #pragma once
 
 #include "ir/scalar_math/floating.h"
@@ -119,9 +119,11 @@ template <class V> V sine_of_quadrant(QuadrantAngle<V> angle, UnsignedBits<V> si
 }
 
 template <class V> QuadrantAngle<V> reduce_angle(V magnitude) {
-  const QuadrantAngle<V> small = reduce_small_angle(magnitude), large = reduce_large_angle(magnitude);
-  const auto use_small = magnitude < V(TrigonometricOf<V>::kLarge);
-  return {select(use_small, small.r, large.r), select(use_small, small.quadrant, large.quadrant)};
+  const QuadrantAngle<V> small = reduce_small_angle(magnitude);
+  const auto is_small = magnitude < V(TrigonometricOf<V>::kLarge);
+  if (are_all(is_small)) return small;
+  const QuadrantAngle<V> large = reduce_large_angle(magnitude);
+  return {select_usual(is_small, small.r, large.r), select_usual(is_small, small.quadrant, large.quadrant)};
 }
 
 template <class V> V sin(V x) { return sine_of_quadrant(reduce_angle(abs(x)), sign_bit_of(x)); }
