@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "dispatch/kernel_files.h"
@@ -315,6 +316,8 @@ template <class One> void run(const CallArgs& args, const Method& method, One&& 
   MatrixStack stack(args, method.matrix_axes);
   if (args.outputs[0].element_count() == 0) return;
   const double cost = cubic(std::max(stack.rows(0), stack.columns(0)));
+  std::optional<LoopsOnCaller> alone;
+  if (lapack::is_for_one_thread()) alone.emplace();
   parallel_for(0, stack.matrices(), cost, [&](std::int64_t b, std::int64_t e) {
     for (std::int64_t i = b; i < e; ++i) one(stack, i);
   });

@@ -25,11 +25,6 @@ namespace {
 
 ForkSafeMutex& mutex = *new ForkSafeMutex;
 
-bool is_for_one_thread() {
-  static const bool is = openblas_get_parallel != nullptr && openblas_get_parallel() == 0;
-  return is;
-}
-
 /// The best core of OpenBLAS for this processor; null if it has no instructions but those of 2004.
 const char* core_of_instructions() {
   const bool has_avx512 =
@@ -58,6 +53,11 @@ const char* core_of_instructions() {
 }();
 
 }  // namespace
+
+bool is_for_one_thread() {
+  static const bool is = openblas_get_parallel != nullptr && openblas_get_parallel() == 0;
+  return is;
+}
 
 lapack_int called(FunctionRef<lapack_int()> routine) {
   const lapack_int outcome = [&] {

@@ -18,6 +18,8 @@ namespace fermata::lapack {
 /// was built with locks, which it does not tell, calls that run side by side share its buffers and give wrong numbers
 /// at times.
 lapack_int called(FunctionRef<lapack_int()> routine);
+/// Whether that is so: threads that call it in turns take longer than one.
+bool is_for_one_thread();
 
 // FERMATA_LAPACK(name, parameters, arguments, s, d, c, z): one overload for each type T, real part R.
 #define FERMATA_LAPACK(name, parameters, arguments, s, d, c, z) \

@@ -200,12 +200,17 @@ struct FlatRows {
       at = s.positions[0];
       return;
     }
+    // In 32 bits where both the given positions and those in all axes together fit: twice as many to a vector.
+    const bool is_narrow = count < INT32_MAX && std::ranges::all_of(s.positions, [](const Tensor& p) {
+                             return byte_size(p.dtype()) < 4 || p.dtype() == DType::i32;
+                           });
+    const DType narrow = is_narrow ? DType::i32 : DType::i64, without_sign = is_narrow ? DType::u32 : DType::u64;
     Tensor valid;
     for (std::size_t i = 0; i < s.positions.size(); ++i) {
       const std::int64_t size = sizes[static_cast<std::size_t>(s.addressed[i])];
-      const Tensor wide = astype(s.positions[i], DType::i64, where);
-      const Tensor wrapped = fermata::where({less({wide, where}, 0), where}, add({wide, where}, size), wide);
-      const Tensor inside = logical_and({greater_equal({wrapped, where}, 0), where}, less({wrapped, where}, size));
+      const Tensor p = astype(s.positions[i], narrow, where);
+      const Tensor wrapped = fermata::where({less({p, where}, 0), where}, add({p, where}, size), p);
+      const Tensor inside = less({astype(wrapped, without_sign, where), where}, size);
       valid = valid.defined() ? logical_and({valid, where}, inside) : inside;
       at = at.defined() ? add({multiply({at, where}, size), where}, wrapped) : wrapped;
     }

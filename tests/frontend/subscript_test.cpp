@@ -39,6 +39,25 @@ TEST_P(Subscripts, SlicesAndIntegersAreViews) {
   EXPECT_EQ(sum(index(x, {1})).item<int>(), 0);
 }
 
+/// Narrow positions are computed with in 32 bits, wide ones in 64.
+TEST_P(Subscripts, PositionsOfAllDtypesInTwoAxes) {
+  const Tensor x = reshape(arange(90 * 120), {90, 120});
+  const std::vector<std::int64_t> rows{0, -1, 89, -90, 17}, columns{119, -120, 3, -1, 100};
+  Ints expected;
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    expected.push_back((rows[i] + 90) % 90 * 120 + (columns[i] + 120) % 120);
+  for (const DType t : {DType::i8, DType::i16, DType::i32, DType::i64})
+    EXPECT_EQ(ints(index(x, {tensor(rows).astype(t), tensor(columns).astype(t)})), expected) << name(t);
+  const Tensor place = tensor({5, 80});
+  for (const DType t : {DType::u8, DType::u16, DType::u32})
+    EXPECT_EQ(ints(index(x, {place.astype(t), place.astype(DType::i32)})), (Ints{605, 9680})) << name(t);
+  for (const std::int64_t beyond : {90, -91, 127, -128})
+    for (const DType t : {DType::i8, DType::i32, DType::i64})
+      EXPECT_THROW(index(x, {full({3}, beyond, t), zeros({3}, t)}).sync(), IndexError) << name(t) << " " << beyond;
+  for (const std::int64_t beyond : {std::int64_t{INT32_MIN}, std::int64_t{INT32_MAX}})
+    EXPECT_THROW(index(x, {zeros({3}, DType::i32), full({3}, beyond, DType::i32)}).sync(), IndexError) << beyond;
+}
+
 TEST_P(Subscripts, IntegerTensorsBroadcastTogether) {
   const Tensor x = cube();
   EXPECT_EQ(ints(x[tensor({1, 0, -1})]), [&] {
