@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "codegen_cpu/irregular/positions.h"
+#include "codegen_cpu/irregular/repeat.h"
 #include "codegen_cpu/irregular/strided_copy.h"
 #include "codegen_cpu/irregular/transpose.h"
 
@@ -21,6 +22,9 @@ constexpr std::size_t kMostComponents = 16;
 constexpr unsigned kMostAlong = 4;
 /// Buffers of a tile stay in the first-level cache.
 constexpr std::int64_t kTileBytes = 24 << 10, kLeastTile = 32, kLargestTile = 512;
+/// What is the same for all positions outside of the innermost axis of rows is turned once if it stays in the
+/// second-level cache.
+constexpr std::int64_t kWholeBytes = 128 << 10;
 
 /// The axes along a row: those that are reduced; of a map kernel the vector axis.
 unsigned axes_along(const Kernel& kernel) { return kernel.reduced != 0 ? kernel.reduced : 1u << (kernel.rank - 1u); }
@@ -98,7 +102,11 @@ class TurnedLaunch {
       std::int64_t rows = 1;
       for (std::size_t axis = axes_.size(); axis-- > 0; rows *= axes_[axis].size)
         o.is_dense = o.is_dense && axes_[axis].strides[a] == rows;
-      for (std::size_t axis = 0; axis + 1 < axes_.size(); ++axis) o.repeats = o.repeats && axes_[axis].strides[a] == 0;
+      const bool is_of_run =
+          std::all_of(axes_.begin(), axes_.end() - 1, [&](const RowAxis& axis) { return axis.strides[a] == 0; });
+      o.repeats = o.repeats && is_of_run;
+      o.is_whole = is_of_run && o.buffered && !o.is_stored && !o.repeats && axes_.size() > 1 &&
+                   axes_.back().strides[a] != 0 && axes_.back().size * o.length * o.bytes <= kWholeBytes;
     }
   }
 
@@ -133,13 +141,17 @@ class TurnedLaunch {
     char* buffer = nullptr;
     bool is_dense = false;                     // one element of each row, which follow each other
     bool repeats = false;                      // each run has the same elements
+    bool is_whole = false;                     // and the buffer has all of a run
     std::int64_t brought = 0, brought_at = 0;  // rows that the buffer has, and the place of the first in its run
+    std::int64_t brought_of = 0;               // the number of its run
   };
 
   std::int64_t buffer_bytes(const Operand& o) const {
-    const std::int64_t bytes = o.buffered ? o.bytes * o.length * tile_ : 0;
+    const std::int64_t bytes = o.buffered ? o.bytes * o.length * line_of(o) : 0;
     return (bytes + 63) / 64 * 64;
   }
+  /// From one element of a row to the next in its buffer, in elements.
+  std::int64_t line_of(const Operand& o) const { return o.is_whole ? std::max(tile_, axes_.back().size) : tile_; }
   /// Of row number `row`, in elements.
   std::int64_t offset(std::size_t access, std::int64_t row) const {
     std::int64_t offset = first_ * operands_[access].steps[ranks_along_ - 1];
@@ -207,10 +219,14 @@ class TurnedLaunch {
       } else if (!o.buffered || (o.is_dense && step_ == 1) || (one_run && across == 1)) {
         pointers[a] = address(a, row);
       } else {
-        pointers[a] = o.buffer;
-        for (unsigned i = 0; i < ranks_along_; ++i) strides[rank * a + i] = o.buffer_steps[i] * tile_;
+        const bool is_in_whole = o.is_whole && step_ == 1 && one_run;
+        pointers[a] = is_in_whole ? o.buffer + row % axes_.back().size * o.bytes : o.buffer;
+        for (unsigned i = 0; i < ranks_along_; ++i) strides[rank * a + i] = o.buffer_steps[i] * line_of(o);
         strides[rank * a + ranks_along_] = 1;
-        if (o.is_read) bring_in(a, row, rows);
+        if (is_in_whole)
+          bring_in_whole(a);
+        else if (o.is_read)
+          bring_in(a, row, rows);
       }
     }
     Along<std::int64_t> sizes = sizes_;
@@ -250,21 +266,45 @@ class TurnedLaunch {
     Operand& o = operands_[access];
     const std::int64_t at = row % axes_.back().size;
     if (is_brought_ && is_the_same_inside(access)) return;
-    if (o.repeats && step_ == 1 && o.brought_at == at && o.brought >= rows) return;
-    o.brought = rows, o.brought_at = at;
+    const std::int64_t run = row / axes_.back().size;
+    const bool is_of_one = axes_.back().strides[access] == 0 && o.brought_of == run && at + rows <= axes_.back().size;
+    if (step_ == 1 && o.brought >= rows && (is_of_one || (o.repeats && o.brought_at == at))) return;
+    const bool is_one_run = at + rows <= axes_.back().size;
+    o.brought = is_one_run && is_repeated(o, axes_.back().strides[access]) ? tile_ : rows;
+    o.brought_at = at, o.brought_of = is_one_run ? run : -1;
     for_runs(access, row, rows, [&](auto... run) { bring_in(o, run...); });
   }
+  void bring_in_whole(std::size_t access) {
+    Operand& o = operands_[access];
+    const std::int64_t run = axes_.back().size;
+    if (o.brought == run) return;
+    o.brought = run;
+    bring_in(o, address(access, 0), axes_.back().strides[access], o.buffer, run);
+  }
   void bring_in(const Operand& o, char* memory, std::int64_t stride, char* to, std::int64_t rows) const {
+    if (is_repeated(o, stride)) return repeat(o, memory, to, rows);
     if (ranks_along_ == 1 && o.along && o.steps[0] == 1 && stride >= 0)
       return transpose_kernels().of_bytes[o.bytes]({.to = to,
                                                     .from = memory,
-                                                    .to_line = tile_,
+                                                    .to_line = line_of(o),
                                                     .from_line = stride,
                                                     .lines = o.length,
                                                     .columns = rows,
                                                     .streams = false});
     const Along<std::int64_t> outside = memory_strides(o, stride), inside = buffer_strides(o);
     copy(o, {to, inside}, {memory, outside}, rows);
+  }
+  bool is_repeated(const Operand& o, std::int64_t across) const { return ranks_along_ == 1 && o.along && across == 0; }
+  /// One row, the same in all lanes: of the whole buffer, where the tile begins with it.
+  void repeat(const Operand& o, const char* memory, char* to, std::int64_t rows) const {
+    const std::int64_t step = o.steps[0], line = line_of(o);
+    if (to == o.buffer)
+      return repeat_kernels().repeat(nullptr, o.bytes,
+                                     {.to = to, .from = memory, .step = step, .count = o.length, .times = line});
+    for (std::int64_t i = 0; i < o.length; ++i)
+      repeat_kernels().repeat(
+          nullptr, o.bytes,
+          {.to = to + i * line * o.bytes, .from = memory + i * step * o.bytes, .step = 1, .count = 1, .times = rows});
   }
   void bring_out(const Operand& o, char* memory, std::int64_t stride, char* from, std::int64_t rows) const {
     if (ranks_along_ == 1 && o.along && o.steps[0] == 1 && stride > 0)
@@ -286,7 +326,7 @@ class TurnedLaunch {
   }
   Along<std::int64_t> buffer_strides(const Operand& o) const {
     Along<std::int64_t> strides{};
-    for (unsigned i = 0; i < ranks_along_; ++i) strides[i] = o.buffer_steps[i] * tile_;
+    for (unsigned i = 0; i < ranks_along_; ++i) strides[i] = o.buffer_steps[i] * line_of(o);
     strides[ranks_along_] = 1;
     return strides;
   }
