@@ -95,6 +95,29 @@ VjpTensor positions_in(const Pads& p, std::int64_t size, PadMode mode, const Ten
   }
 }
 
+/// `p.before` elements, x, and `p.after` ones: all that no crop goes with are views of x.
+Tensor pad_by_views(const Tensor& x, const Pads& p, PadMode mode, Location where) {
+  const std::int64_t size = x.size(p.axis);
+  const auto part = [&](std::int64_t first, std::int64_t last) { return slice(x, p.axis, first, last, 1, where); };
+  const auto end = [&](std::int64_t count, bool is_behind) {
+    switch (mode) {
+      case PadMode::circular: return is_behind ? part(0, count) : part(size - count, size);
+      case PadMode::reflect:
+        return flip(is_behind ? part(size - 1 - count, size - 1) : part(1, count + 1), p.axis, where);
+      default: {
+        Shape shape = x.shape();
+        shape[p.axis] = count;
+        return broadcast_to(is_behind ? part(size - 1, size) : part(0, 1), shape, where);
+      }
+    }
+  };
+  std::vector<Tensor> parts;
+  if (p.before > 0) parts.push_back(end(p.before, false));
+  parts.push_back(x);
+  if (p.after > 0) parts.push_back(end(p.after, true));
+  return concat(parts, p.axis, where);
+}
+
 Tensor pad_by_position(const Tensor& x, const std::vector<Pads>& pads, PadMode mode, Location where) {
   const vjp::LineGuard line(where);
   // What repeats is what negative pads leave; the others continue x as it was.
@@ -112,7 +135,8 @@ Tensor pad_by_position(const Tensor& x, const std::vector<Pads>& pads, PadMode m
     if (most > reach)
       fail_shape("pad", fmt::format("{} elements along axis {} of size {}, at most {}", most, p.axis, size, reach), x,
                  where);
-    y = vjp::take(y, positions_in(p, size, mode, x), p.axis);
+    y = p.before >= 0 && p.after >= 0 ? VjpTensor(pad_by_views(y.tensor(), p, mode, where))
+                                      : vjp::take(y, positions_in(p, size, mode, x), p.axis);
   }
   return y.tensor();
 }
