@@ -2,6 +2,7 @@
 // compiled code must give what eager mode gives, for rows of any length and number.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "fermata/fermata.h"
@@ -28,6 +29,20 @@ Tensor norm_of_columns(const Tensor& x) {
   return centered / sqrt(mean(centered * centered, 0, true) + 1e-5);
 }
 
+/// Angles of which few are large: those are reduced behind a branch.
+Tensor angles(const Tensor& x) {
+  const Tensor wide = byte_size(x.dtype()) < 4 ? astype(x, DType::f32) : x;
+  return wide * where(wide > 1.5, x.dtype() == DType::f64 ? 1e12 : 1e7, 1.0);
+}
+Tensor sines_and_cosines(const Tensor& x, int axis) {
+  const Tensor a = angles(x), s = sin(a), c = cos(a);
+  return softmax(s * 2 + c, axis) + s / (max(abs(c), axis, true) + tan(a) * 1e-3);
+}
+/// A few rows and all: what is the same for all of the first ones is turned once.
+Tensor distances(const Tensor& x) {
+  return sum(abs(expand_dims(slice(x, 0, 0, std::min<std::int64_t>(x.size(0), 12)), 1) - x), -1);
+}
+
 constexpr Named kPrograms[] = {
     {"softmax of gelu", [](const Tensor& x) { return softmax(gelu(x), -1); }},
     {"softmax of gelu, columns", [](const Tensor& x) { return softmax(gelu(x), 0); }},
@@ -42,6 +57,10 @@ constexpr Named kPrograms[] = {
     {"normalized columns", &norm_of_columns},
     {"masked softmax", [](const Tensor& x) { return softmax(where(x > 0.5, gelu(x), -1e4), -1); }},
     {"softmax of a transposed chain", [](const Tensor& x) { return softmax(gelu(x).mT(), -1); }},
+    {"sines and cosines", [](const Tensor& x) { return sines_and_cosines(x, -1); }},
+    {"sines and cosines, columns", [](const Tensor& x) { return sines_and_cosines(x, 0); }},
+    {"sums of sines", [](const Tensor& x) { return sum(sin(angles(x)), -1); }},
+    {"distances", &distances},
     {"norm over everything", [](const Tensor& x) { return gelu(x) / sqrt(sum(square(gelu(x))) + 1); }},
 };
 
@@ -69,8 +88,8 @@ INSTANTIATE_TEST_SUITE_P(DTypes, RowStages, ::testing::Values(DType::f32, DType:
                          [](const auto& info) { return std::string(name(info.param)); });
 
 TEST_P(RowStages, CompiledGivesWhatEagerGives) {
-  const std::pair<std::int64_t, std::int64_t> sizes[] = {{1, 1},    {5, 7},  {40, 64},  {9, 300},
-                                                         {2, 8193}, {70, 3}, {700, 33}, {1, 20000}};
+  const std::pair<std::int64_t, std::int64_t> sizes[] = {{1, 1},  {5, 7},    {40, 64},  {9, 300},  {2, 8193},
+                                                         {70, 3}, {700, 33}, {421, 11}, {1, 20000}};
   for (const auto& [rows, columns] : sizes) {
     const Tensor x = astype(normal({rows, columns}, 0, 1, DType::f32, generator_), GetParam()).sync();
     for (const Named& named : kPrograms) expect_equal_modes(named, x);

@@ -148,5 +148,40 @@ TEST_P(Statistics, recurrences) {
   EXPECT_NEAR(z[3], 1000 + std::log(2), 1e-12);
 }
 
+/// Along each axis: lines side by side, neighboring ones as rows, those that are left; decays that repeat, and operands
+/// that are not dense.
+TEST_P(Statistics, recurrences_along_each_axis) {
+  Generator generator(3);
+  const auto plain = [](const Tensor& decay, const Tensor& x, std::int64_t axis) {
+    std::vector<Tensor> steps;
+    for (std::int64_t i = 0; i < x.size(axis); ++i) {
+      const Tensor step = select(x, axis, i);
+      steps.push_back(i == 0 ? step : select(decay, axis, i) * steps.back() + step);
+    }
+    return stack(steps, axis);
+  };
+  for (const DType t : {DType::f32, DType::f64})
+    for (const Shape& shape :
+         {Shape{7}, Shape{19, 5}, Shape{3, 300}, Shape{2, 9, 17}, Shape{5, 1, 6}, Shape{2, 3, 4, 2}})
+      for (std::int64_t axis = 0; axis < static_cast<std::int64_t>(shape.rank()); ++axis) {
+        const Tensor x = astype(normal(shape, 0, 1, DType::f64, generator), t).sync();
+        Shape line(shape);
+        for (unsigned i = 0; i < shape.rank(); ++i)
+          if (i != axis) line[i] = 1;
+        const Tensor decays[] = {full({1}, 0.9, t), astype(uniform(shape, 0, 1, DType::f64, generator), t),
+                                 astype(uniform(line, 0, 1, DType::f64, generator), t), full({}, -0.5, t)};
+        for (const Tensor& decay : decays)
+          for (const Tensor& given : {x, flip(copy(flip(x))), x.rank() < 2 ? x : copy(x.mT()).mT()}) {
+            const Tensor found = linear_recurrence(decay, given, axis),
+                         expected = plain(broadcast_to(decay, shape), given, axis);
+            ASSERT_EQ(found.shape(), shape);
+            EXPECT_LE(max(abs(found - expected)).item<double>(), t == DType::f64 ? 1e-13 : 1e-5)
+                << to_string(t, shape) << " along " << axis << ", decay " << to_string(t, decay.shape());
+          }
+      }
+  EXPECT_EQ(linear_recurrence(ones({1}), zeros({0, 3}), 0).shape(), (Shape{0, 3}));
+  EXPECT_EQ(linear_recurrence(ones({1}), zeros({3, 0}), 0).shape(), (Shape{3, 0}));
+}
+
 }  // namespace
 }  // namespace fermata
