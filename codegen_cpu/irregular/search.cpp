@@ -1,5 +1,7 @@
 // searchsorted by bisection, several values at a time, and flatnonzero in two passes: count in chunks, then fill.
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "codegen_cpu/irregular/dense_elements.h"
@@ -68,9 +70,48 @@ template <class Key> void search(const CallArgs& args, Key of) {
   run([&](std::int64_t i) { return table[static_cast<std::size_t>(i)]; });
 }
 
+/// Of up to eight flags, those that are set: how many, and their places in order.
+struct PlacesOfFlags {
+  constexpr PlacesOfFlags() {
+    for (std::size_t flags = 0; flags < 256; ++flags)
+      for (std::uint8_t place = 0; place < 8; ++place)
+        if ((flags >> place & 1u) != 0) places[flags][count[flags]++] = place;
+  }
+  std::uint8_t count[256]{};
+  alignas(64) std::int64_t places[256][8]{};  // as wide as positions: the first instructions widen no bytes
+};
+constexpr PlacesOfFlags kPlacesOfFlags;
+
+/// The positions from `i` on of elements that are not zero, from out[at] on; of whole blocks without a branch as long
+/// as they fit below `last`, with what they write beyond the ones that are set.
+template <class K, class F> void write_positions(const K* from, F nonzero, std::int64_t i, std::int64_t end,
+                                                 std::int64_t at, std::int64_t last, std::int64_t* out) {
+  constexpr std::int64_t kGroup = 8, kBlock = 64;
+  typedef std::int64_t Positions __attribute__((vector_size(16)));
+  constexpr std::int64_t kPositions = sizeof(Positions) / sizeof(std::int64_t);
+  std::uint8_t flags[kBlock];
+  for (; i + kBlock <= end && at + kBlock <= last; i += kBlock) {
+    for (std::int64_t j = 0; j < kBlock; ++j) flags[j] = nonzero(from[i + j]) ? 1 : 0;
+    for (std::int64_t j = 0; j < kBlock; j += kGroup) {
+      std::uint64_t word;
+      std::memcpy(&word, flags + j, sizeof word);
+      const auto set = static_cast<std::size_t>(word * 0x0102040810204080u >> 56);  // the first flag as the lowest bit
+      for (std::int64_t k = 0; k < kGroup; k += kPositions) {
+        Positions positions;
+        std::memcpy(&positions, kPlacesOfFlags.places[set] + k, sizeof positions);
+        positions += i + j;
+        std::memcpy(out + at + k, &positions, sizeof positions);
+      }
+      at += kPlacesOfFlags.count[set];
+    }
+  }
+  // Each position is written, and overwritten by the next unless it is kept: a branch would be guessed.
+  for (; at < last; ++i) out[at] = i, at += nonzero(from[i]) ? 1 : 0;
+}
+
 template <class Key> void find_nonzero(const CallArgs& args, Key) {
   using K = typename Key::Bits;
-  constexpr std::int64_t kChunk = 16384;
+  constexpr std::int64_t kChunk = 16384, kCounted = 128;  // in as many bits as an element has
   const TensorView& x = args.inputs[0];
   const std::int64_t count = x.element_count(), wanted = args.outputs[0].sizes[0];
   const DenseElements dense(x);
@@ -81,18 +122,22 @@ template <class Key> void find_nonzero(const CallArgs& args, Key) {
   std::vector<std::int64_t> starts(static_cast<std::size_t>(chunks) + 1, 0);
   parallel_for(0, chunks, kChunk * 0.5, [&](std::int64_t b, std::int64_t e) {
     for (std::int64_t c = b; c < e; ++c) {
-      std::int64_t found = 0;
-      for (std::int64_t i = c * kChunk; i < std::min(count, (c + 1) * kChunk); ++i) found += nonzero(from[i]) ? 1 : 0;
+      std::int64_t found = 0, i = c * kChunk;
+      for (const std::int64_t end = std::min(count, i + kChunk); i < end;) {
+        K few{0};
+        for (const std::int64_t part = std::min(end, i + kCounted); i < part; ++i)
+          few = static_cast<K>(few + (nonzero(from[i]) ? K{1} : K{0}));
+        found += static_cast<std::int64_t>(few);
+      }
       starts[static_cast<std::size_t>(c) + 1] = found;
     }
   });
   for (std::size_t c = 1; c < starts.size(); ++c) starts[c] += starts[c - 1];
   parallel_for(0, chunks, kChunk * 1.5, [&](std::int64_t b, std::int64_t e) {
     for (std::int64_t c = b; c < e; ++c) {
-      std::int64_t at = starts[static_cast<std::size_t>(c)], i = c * kChunk;
-      // Each position is written, and overwritten by the next unless it is kept: a branch would be guessed.
-      const std::int64_t last = std::min(wanted, starts[static_cast<std::size_t>(c) + 1]);
-      for (; at < last; ++i) out[at] = i, at += nonzero(from[i]) ? 1 : 0;
+      const std::int64_t begin = c * kChunk, last = std::min(wanted, starts[static_cast<std::size_t>(c) + 1]);
+      write_positions(from, nonzero, begin, std::min(count, begin + kChunk), starts[static_cast<std::size_t>(c)], last,
+                      out);
     }
   });
   if (starts.back() < wanted) std::fill(out + starts.back(), out + wanted, count);

@@ -306,6 +306,26 @@ TEST_P(Ordering, SortsWithNaNLastAndTiesInOrder) {
   EXPECT_EQ(ints(topk(tensor({{3, 1}, {2, 9}}), 1, 0).values), (Ints{3, 9}));
 }
 
+/// Whole blocks and what is left of a chunk, of elements of each width, few of which or nearly all are not zero.
+TEST_P(Ordering, FindsWhatIsNotZeroAmongMany) {
+  Generator generator(11);
+  for (const std::int64_t n : {63, 64, 200, 16384, 40000})
+    for (const double share : {0.0, 0.02, 0.5, 0.97, 1.0}) {
+      const Tensor draws = uniform({n}, 0, 1, DType::f64, generator).sync();
+      const std::vector<double> drawn = draws.to_vector<double>();
+      std::vector<std::int64_t> expected;
+      for (std::int64_t i = 0; i < n; ++i)
+        if (drawn[static_cast<std::size_t>(i)] < share) expected.push_back(i);
+      for (const DType t : {DType::boolean, DType::u8, DType::i16, DType::f32, DType::i64, DType::f64}) {
+        const Tensor x = where(draws < share, is_floating(t) ? -0.25 : 1.0, -0.0).astype(t);
+        EXPECT_EQ(flatnonzero(x).to_vector<std::int64_t>(), expected) << name(t) << " " << n << " " << share;
+        if (expected.size() < 9) continue;
+        const std::vector<std::int64_t> few(expected.begin(), expected.begin() + 9);
+        EXPECT_EQ(flatnonzero(x, 9).to_vector<std::int64_t>(), few) << name(t) << " " << n << " " << share;
+      }
+    }
+}
+
 TEST_P(Ordering, FindsAndCounts) {
   const Tensor x = tensor({{0.0, 1.0, 0.0}, {2.0, 0.0, 3.0}});
   const std::vector<Tensor> at = nonzero(x);
