@@ -42,6 +42,7 @@ class VariableExecutable final : public LoadedExecutable {
       : LoadedExecutable(bytes, KernelNameScope::current()),
         kernel_(kernel),
         turned_(turned_kernel(kernel)),
+        longest_turned_(turned_ ? longest_turned_row(kernel) : 0),
         joined_(joined_kernel(kernel)),
         staged_(staged_kernels(kernel)),
         may_exchange_axes_(may_exchange_axes(kernel)),
@@ -89,7 +90,7 @@ class VariableExecutable final : public LoadedExecutable {
       if (const Executable* const joined = variants_->joined.load(std::memory_order_acquire)) return *joined;
       return is_worth_widening(points) ? variant({.streamed = 0, .wide = true, .joined = true}) : *this;
     }
-    if (turned_ && has_short_rows(kernel_, launch)) {
+    if (turned_ && has_short_rows(kernel_, launch, longest_turned_)) {
       if (const Executable* const turned = variants_->turned.load(std::memory_order_acquire)) return *turned;
       // A block of a short row costs what one does that fills all lanes, and turned nearly nothing of that.
       constexpr std::int64_t kSaved = 8 * std::int64_t{kReductionLanes};
@@ -420,7 +421,9 @@ class VariableExecutable final : public LoadedExecutable {
     }
   };
   const Kernel kernel_;
-  const std::optional<Kernel> turned_, joined_;
+  const std::optional<Kernel> turned_;
+  const std::int64_t longest_turned_;
+  const std::optional<Kernel> joined_;
   const std::optional<StagedKernels> staged_;
   mutable std::once_flag parts_found_;
   mutable std::vector<Kernel> parts_;

@@ -26,7 +26,7 @@ std::vector<ObjectCode> compile_objects(const Kernel& kernel, std::int64_t row, 
   if (const auto joined = row <= kLongestJoinedRow ? joined_kernel(kernel) : std::nullopt)
     objects.push_back({ObjectForm::joined, 0,
                        compiler.object_for(*joined, nullptr, target, {.streamed = 0, .wide = true, .joined = true})});
-  if (const auto turned = row <= kLongestTurnedRow ? turned_kernel(kernel) : std::nullopt)
+  if (const auto turned = row <= longest_turned_row(kernel) ? turned_kernel(kernel) : std::nullopt)
     objects.push_back({ObjectForm::turned, 0,
                        compiler.object_for(*turned, nullptr, target, {.streamed = 0, .wide = true, .turned = true})});
   if (const auto staged = staged_kernels(kernel)) {

@@ -416,7 +416,14 @@ std::optional<Kernel> turned_kernel(const Kernel& kernel) {
   return turned;
 }
 
-bool has_short_rows(const Kernel& kernel, const KernelLaunch& launch) {
+std::int64_t longest_turned_row(const Kernel& kernel) {
+  constexpr std::ptrdiff_t kSeveral = 2;
+  const KernelSchedule plan = schedule(kernel);
+  const auto reduces = [](const KernelSchedule::Stage& stage) { return !stage.reductions.empty(); };
+  return std::ranges::count_if(plan.stages, reduces) < kSeveral ? kLongestTurnedRow : kLongestTurnedRowOfStages;
+}
+
+bool has_short_rows(const Kernel& kernel, const KernelLaunch& launch, std::int64_t longest) {
   const std::int64_t length = launch.sizes[kernel.rank - 1u];
   std::int64_t blocks = 1, rows = 1;  // of a row; along the longest axis of rows
   for (unsigned axis = 0; axis + 1 < kernel.rank; ++axis)
@@ -424,7 +431,7 @@ bool has_short_rows(const Kernel& kernel, const KernelLaunch& launch) {
       blocks *= launch.sizes[axis];
     else
       rows = std::max(rows, launch.sizes[axis]);
-  if (length < 1 || length > kLongestTurnedRow || rows < kFewestTurnedRows) return false;
+  if (length < 1 || length > longest || rows < kFewestTurnedRows) return false;
   if (blocks < 1 || blocks > kMostTurnedBlocks) return false;
   return kernel.reduced != 0 || (length > 1 && length * smallest_element(kernel) < kFilledBytes);
 }

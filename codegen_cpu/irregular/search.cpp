@@ -70,17 +70,21 @@ template <class Key> void search(const CallArgs& args, Key of) {
   run([&](std::int64_t i) { return table[static_cast<std::size_t>(i)]; });
 }
 
-/// Of up to eight flags, those that are set: how many, and their places in order.
+/// Of up to eight flags, those that are set: how many, and their places in order. As wide as positions, since the first
+/// vector instructions widen no bytes; made when it is needed, since libraries are to be small.
 struct PlacesOfFlags {
-  constexpr PlacesOfFlags() {
+  PlacesOfFlags() {
     for (std::size_t flags = 0; flags < 256; ++flags)
-      for (std::uint8_t place = 0; place < 8; ++place)
+      for (std::int64_t place = 0; place < 8; ++place)
         if ((flags >> place & 1u) != 0) places[flags][count[flags]++] = place;
   }
+  static const PlacesOfFlags& instance() {
+    static const auto& made = *new PlacesOfFlags;
+    return made;
+  }
   std::uint8_t count[256]{};
-  alignas(64) std::int64_t places[256][8]{};  // as wide as positions: the first instructions widen no bytes
+  alignas(64) std::int64_t places[256][8]{};
 };
-constexpr PlacesOfFlags kPlacesOfFlags;
 
 /// The positions from `i` on of elements that are not zero, from out[at] on; of whole blocks without a branch as long
 /// as they fit below `last`, with what they write beyond the ones that are set.
@@ -89,6 +93,7 @@ template <class K, class F> void write_positions(const K* from, F nonzero, std::
   constexpr std::int64_t kGroup = 8, kBlock = 64;
   typedef std::int64_t Positions __attribute__((vector_size(16)));
   constexpr std::int64_t kPositions = sizeof(Positions) / sizeof(std::int64_t);
+  const PlacesOfFlags& table = PlacesOfFlags::instance();
   std::uint8_t flags[kBlock];
   for (; i + kBlock <= end && at + kBlock <= last; i += kBlock) {
     for (std::int64_t j = 0; j < kBlock; ++j) flags[j] = nonzero(from[i + j]) ? 1 : 0;
@@ -98,11 +103,11 @@ template <class K, class F> void write_positions(const K* from, F nonzero, std::
       const auto set = static_cast<std::size_t>(word * 0x0102040810204080u >> 56);  // the first flag as the lowest bit
       for (std::int64_t k = 0; k < kGroup; k += kPositions) {
         Positions positions;
-        std::memcpy(&positions, kPlacesOfFlags.places[set] + k, sizeof positions);
+        std::memcpy(&positions, table.places[set] + k, sizeof positions);
         positions += i + j;
         std::memcpy(out + at + k, &positions, sizeof positions);
       }
-      at += kPlacesOfFlags.count[set];
+      at += table.count[set];
     }
   }
   // Each position is written, and overwritten by the next unless it is kept: a branch would be guessed.

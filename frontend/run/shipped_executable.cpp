@@ -33,7 +33,8 @@ void ShippedExecutable::launch(const KernelLaunch& launch) const {
 const Executable& ShippedExecutable::variant_for(const KernelLaunch& launch, bool may_stream) const {
   const Executable* found = nullptr;
   if (joins_ && has_rows_to_join(kernel_, launch)) found = find(ObjectForm::joined);
-  if (found == nullptr && turns_ && has_short_rows(kernel_, launch)) found = find(ObjectForm::turned);
+  if (found == nullptr && turns_ && has_short_rows(kernel_, launch, kLongestTurnedRowOfStages))
+    found = find(ObjectForm::turned);
   if (found == nullptr && staged_ && may_stream && has_tall_columns(kernel_, *staged_, launch))
     found = find(ObjectForm::reductions);
   if (found != nullptr) return *found;
