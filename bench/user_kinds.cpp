@@ -421,6 +421,23 @@ std::vector<Case> user_kinds() {
       of("solve_40Kx3x3", {{40'000, 3, 3}, {40'000, 3, 1}},
          [](const Tensors& in) { return fm::linalg::solve(in[0] + fm::eye(3) * 5, in[1]); }),
       of("inv_9Kx7x7", {{9'000, 7, 7}}, [](const Tensors& in) { return fm::linalg::inv(in[0] + fm::eye(7) * 9); }),
+      of("eigenvalues_9Kx5x5", {{9'000, 5, 5}},
+         [](const Tensors& in) { return fm::linalg::eigvalsh(in[0] + in[0].mT()); }),
+      of("log_determinants_900x24x24", {{900, 24, 24}},
+         [](const Tensors& in) {
+           const Tensor factor = fm::linalg::cholesky(fm::matmul(in[0], in[0].mT()) + fm::eye(24) * 24);
+           return fm::sum(fm::log(factor.diagonal()), -1);
+         }),
+      of("short_softmax_31Kx32", {{31'000, 32}}, [](const Tensors& in) { return fm::softmax(in[0], -1); }),
+      of("waves_2M", {{2'000'000}}, [](const Tensors& in) { return fm::sin(in[0] * 40) * 2 + fm::cos(in[0]); }),
+      with(
+          "waves_f64_700K", [] { return Tensors{normal(1, {700'000}, DType::f64)}; },
+          [](const Tensors& in) { return fm::sin(in[0] * 40) * 2 + fm::cos(in[0]); }),
+      with(
+          "scattered_i64_900K",
+          [] { return Tensors{integers(1, -(std::int64_t{1} << 62), std::int64_t{1} << 62, {900'000})}; },
+          [](const Tensors& in) { return in[0] * 6364136223846793005 % 1009; }),
+      of("places_above_2M", {{2'000'000}}, [](const Tensors& in) { return fm::flatnonzero(in[0] > 1); }),
       of("quadratic_forms_50Kx7", {{50'000, 7}, {50'000, 7, 7}}, &quadratic_forms),
       of("matvec_6000x30x30", {{6000, 30, 30}, {6000, 30}},
          [](const Tensors& in) {

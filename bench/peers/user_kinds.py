@@ -235,6 +235,28 @@ class UserKinds:
     def inv(self, x):
         return self.xp.linalg.inv(x + self.xp.eye(7, dtype=self.xp.float32) * 9)
 
+    def eigenvalues(self, x):
+        return self.xp.linalg.eigvalsh(x + self.xp.swapaxes(x, -1, -2))
+
+    def log_determinants(self, x):
+        squares = x @ self.xp.swapaxes(x, -1, -2) + self.xp.eye(24, dtype=self.xp.float32) * 24
+        return self.xp.log(self.xp.einsum("bii->bi", self.xp.linalg.cholesky(squares))).sum(-1)
+
+    def short_softmax(self, x):
+        return self.softmax(x, -1)
+
+    def waves(self, x):
+        return self.xp.sin(x * 40) * 2 + self.xp.cos(x)
+
+    def waves_f64(self, x):
+        return self.waves(x)
+
+    def scattered_i64(self, x):
+        return x * 6364136223846793005 % 1009
+
+    def places_above(self, x):
+        return self.xp.nonzero(x > 1)[0]
+
     def quadratic_forms(self, x, m):
         return self.xp.einsum("bi,bij,bj->b", x, m, x)
 
@@ -461,6 +483,9 @@ class TorchUserKinds(UserKinds):
     def windows(self, x, side):
         return x.unfold(0, side, 1).unfold(1, side, 1)
 
+    def places_above(self, x):
+        return self.torch.nonzero(x > 1)[:, 0]
+
     def std(self, x, axes):
         return x.std(axes, correction=0)
 
@@ -586,7 +611,8 @@ class TorchUserKinds(UserKinds):
 
 
 class JaxUserKinds(UserKinds):
-    hash_i64 = sort_f64 = argsort_i64 = horner_f64 = None
+    hash_i64 = sort_f64 = argsort_i64 = horner_f64 = waves_f64 = scattered_i64 = None
+    places_above = None  # a size that the data decide
 
     def argsort(self, x):
         return self.xp.argsort(x, stable=True)
@@ -697,6 +723,8 @@ ROWS = ["group_means_400K", "one_hot_70Kx45", "embedding_gradient_20Kx48", "cros
         "argsort_rows_70Kx7", "column_squares_10Kx100", "standardize_features_100Kx10", "standardize_vector_1M",
         "segment_sums_65536x32", "sum_transposed_1024x1024", "transposed_max_i16_1024", "stretched_u8_1500x1500",
         "julia_300K", "phase_shift_80x1009", "fft2_odd_8x135x147", "rfft_300K", "solve_40Kx3x3", "inv_9Kx7x7",
+        "eigenvalues_9Kx5x5", "log_determinants_900x24x24", "short_softmax_31Kx32", "waves_2M", "waves_f64_700K",
+        "scattered_i64_900K", "places_above_2M",
         "quadratic_forms_50Kx7", "matvec_6000x30x30", "small_products_20Kx6x5", "sum_of_outer_60Kx11",
         "covariances_700x60x9", "wave_6_steps_60x70x80", "ragged_40_parts", "mean_of_views_90x200x330",
         "histogram_2d_2M", "bilinear_500K", "scatter_max_600K", "image_to_planes_20x170x190", "permute_40x130x37x3",
