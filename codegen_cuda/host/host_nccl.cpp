@@ -26,6 +26,8 @@ namespace {
 namespace fs = std::filesystem;
 using Bytes = std::vector<unsigned char>;
 
+constexpr char kMessage = 'm';
+
 struct HostGroup {
   fs::path folder;
   int rank, ranks;
@@ -57,8 +59,24 @@ struct HostGroup {
     std::vector<Bytes> all;
     for (int r = 0; r < ranks && state == kSuccess; ++r) all.push_back(read(name(call, r)));
     if (call > 0) fs::remove(folder / name(call - 1, rank));  // all have read it: they are here
+    const std::string done = std::to_string(calls);
+    write(read_by(rank), Bytes(done.begin(), done.end()));
     return state == kSuccess ? all : std::vector<Bytes>();
   }
+  /// Whether all ranks have read what others gave, so that the folder is needed no more.
+  bool is_done() const {
+    for (int r = 0; r < ranks; ++r) {
+      std::uint64_t done = 0;
+      if (!(std::ifstream(folder / read_by(r)) >> done) || done < calls) return false;
+    }
+    std::error_code ignored;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored))
+      if (entry.path().filename().string().starts_with(kMessage)) return false;
+    return true;
+  }
+
+ private:
+  static std::string read_by(int r) { return "read." + std::to_string(r); }
 };
 
 std::size_t size_of(int type) {
@@ -147,13 +165,19 @@ Result nccl_start(Handle* group, int ranks, NcclId id, int rank, NcclConfig* con
   auto* const made = new HostGroup{id.bytes, rank, ranks};
   *group = made;
   if (rank == 0) {
-    static std::vector<fs::path>& folders = *new std::vector<fs::path>;
-    if (folders.empty())
+    static std::vector<HostGroup*>& groups = *new std::vector<HostGroup*>;
+    if (groups.empty())
       std::atexit([] {
-        std::error_code ignored;
-        for (const fs::path& folder : folders) fs::remove_all(folder, ignored);
+        // Slower ranks may still be reading: without their files they would wait for ever.
+        constexpr int kPatience = 5000;  // milliseconds
+        for (const HostGroup* const g : groups) {
+          for (int i = 0; i < kPatience && g->state == kSuccess && !g->is_done(); ++i)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          std::error_code ignored;
+          fs::remove_all(g->folder, ignored);
+        }
       });
-    folders.push_back(made->folder);
+    groups.push_back(made);
   }
   return made->exchange({}).empty() ? kNcclRemoteError : kSuccess;
 }
@@ -213,7 +237,7 @@ Result nccl_group_end() {
                });
 }
 std::string message_name(int from, int to, std::uint64_t number) {
-  return "m" + std::to_string(from) + "." + std::to_string(to) + "." + std::to_string(number);
+  return kMessage + std::to_string(from) + "." + std::to_string(to) + "." + std::to_string(number);
 }
 Result nccl_send(const void* from, std::size_t count, int type, int to, Handle group, Handle stream) {
   sends.push_back([=] {
