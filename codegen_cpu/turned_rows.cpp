@@ -270,8 +270,13 @@ class TurnedLaunch {
     const bool is_of_one = axes_.back().strides[access] == 0 && o.brought_of == run && at + rows <= axes_.back().size;
     if (step_ == 1 && o.brought >= rows && (is_of_one || (o.repeats && o.brought_at == at))) return;
     const bool is_one_run = at + rows <= axes_.back().size;
-    o.brought = is_one_run && is_repeated(o, axes_.back().strides[access]) ? tile_ : rows;
-    o.brought_at = at, o.brought_of = is_one_run ? run : -1;
+    o.brought = rows, o.brought_at = at, o.brought_of = is_one_run ? run : -1;
+    if (step_ == 1 && is_one_run && ranks_along_ == 1 && o.along && axes_.back().strides[access] == 0) {
+      o.brought = tile_;  // one row, the same in all lanes, and more of them than the tile has
+      return repeat_kernels().repeat(
+          nullptr, o.bytes,
+          {.to = o.buffer, .from = address(access, row), .step = o.steps[0], .count = o.length, .times = line_of(o)});
+    }
     for_runs(access, row, rows, [&](auto... run) { bring_in(o, run...); });
   }
   void bring_in_whole(std::size_t access) {
@@ -282,7 +287,6 @@ class TurnedLaunch {
     bring_in(o, address(access, 0), axes_.back().strides[access], o.buffer, run);
   }
   void bring_in(const Operand& o, char* memory, std::int64_t stride, char* to, std::int64_t rows) const {
-    if (is_repeated(o, stride)) return repeat(o, memory, to, rows);
     if (ranks_along_ == 1 && o.along && o.steps[0] == 1 && stride >= 0)
       return transpose_kernels().of_bytes[o.bytes]({.to = to,
                                                     .from = memory,
@@ -293,18 +297,6 @@ class TurnedLaunch {
                                                     .streams = false});
     const Along<std::int64_t> outside = memory_strides(o, stride), inside = buffer_strides(o);
     copy(o, {to, inside}, {memory, outside}, rows);
-  }
-  bool is_repeated(const Operand& o, std::int64_t across) const { return ranks_along_ == 1 && o.along && across == 0; }
-  /// One row, the same in all lanes: of the whole buffer, where the tile begins with it.
-  void repeat(const Operand& o, const char* memory, char* to, std::int64_t rows) const {
-    const std::int64_t step = o.steps[0], line = line_of(o);
-    if (to == o.buffer)
-      return repeat_kernels().repeat(nullptr, o.bytes,
-                                     {.to = to, .from = memory, .step = step, .count = o.length, .times = line});
-    for (std::int64_t i = 0; i < o.length; ++i)
-      repeat_kernels().repeat(
-          nullptr, o.bytes,
-          {.to = to + i * line * o.bytes, .from = memory + i * step * o.bytes, .step = 1, .count = 1, .times = rows});
   }
   void bring_out(const Operand& o, char* memory, std::int64_t stride, char* from, std::int64_t rows) const {
     if (ranks_along_ == 1 && o.along && o.steps[0] == 1 && stride > 0)
