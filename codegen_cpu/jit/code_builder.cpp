@@ -70,6 +70,12 @@ llvm::Constant* CodeBuilder::integer_like(const Value* like, std::uint64_t value
   return llvm::ConstantInt::get(like->getType(), value);
 }
 
+Value* CodeBuilder::all(Value* lanes) {
+  if (!lanes->getType()->isVectorTy()) return lanes;
+  Type* const word = getIntNTy(lanes_of(lanes));
+  return CreateICmpEQ(CreateBitCast(lanes, word), llvm::Constant::getAllOnesValue(word));
+}
+
 Value* CodeBuilder::choose(Value* condition, Value* a, Value* b) {
   if (const auto* known = llvm::dyn_cast<llvm::Constant>(condition)) {
     if (known->isAllOnesValue()) return a;

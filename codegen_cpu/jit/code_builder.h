@@ -63,6 +63,8 @@ class CodeBuilder : public llvm::IRBuilder<> {
   Value* splat(Value* scalar) { return CreateVectorSplat(lanes_, scalar); }
   /// condition ? a : b, folded if the condition is constant.
   Value* choose(Value* condition, Value* a, Value* b);
+  /// Whether a condition holds in all lanes, or of a scalar; one bit.
+  Value* all(Value* lanes);
   Value* call(llvm::Intrinsic::ID id, llvm::ArrayRef<Value*> operands) {
     return CreateIntrinsic(id, {operands[0]->getType()}, operands);
   }

@@ -148,10 +148,6 @@ void Evaluator::compute_rare(ValueId usual, const std::vector<ValueId>& ids, con
     Value* const lanes = vector(env, usual, v);
     all = all == nullptr ? lanes : b_.CreateAnd(all, lanes);
   }
-  if (all->getType()->isVectorTy()) {
-    Type* const word = b_.getIntNTy(lanes_of(all));
-    all = b_.CreateICmpEQ(b_.CreateBitCast(all, word), llvm::Constant::getAllOnesValue(word));
-  }
   std::vector<ValueId> results;  // what is read behind the branch
   const auto is_here = [&](ValueId user) { return std::ranges::find(ids, user) != ids.end(); };
   std::ranges::copy_if(ids, std::back_inserter(results),
@@ -160,7 +156,7 @@ void Evaluator::compute_rare(ValueId usual, const std::vector<ValueId>& ids, con
   for (const ValueId id : results)
     for (unsigned v = group.first; v < group.last; ++v)
       none.push_back(llvm::Constant::getNullValue(value_type(b_.getContext(), kernel_.program[id].type, b_.lanes())));
-  const Values found = b_.when(b_.CreateNot(all), none, [&] {
+  const Values found = b_.when(b_.CreateNot(b_.all(all)), none, [&] {
     Environment here = env;
     for (const ValueId id : ids) compute_in_group(id, group, here);
     Values vectors;

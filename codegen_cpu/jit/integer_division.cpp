@@ -61,11 +61,6 @@ struct Floats {
   static constexpr std::uint64_t kOffset = 0x4338000000000000;  // the bits of kIntegers
 };
 
-Value* of_all(CodeBuilder& b, Value* lanes) {
-  Type* const word = b.getIntNTy(lanes_of(lanes));
-  return b.CreateICmpEQ(b.CreateBitCast(lanes, word), llvm::Constant::getAllOnesValue(word));
-}
-
 /// The quotient, or the remainder, of 64-bit integers as doubles, from those and an estimate that is right once it is
 /// rounded towards zero.
 Value* finish_64(CodeBuilder& b, const Floats& floats, Value* x, Value* y, Value* estimate, bool remainder,
@@ -119,7 +114,7 @@ Value* divide_safely(CodeBuilder& b, bool is_signed, Value* x, Value* y, bool re
     return remainder ? b.CreateSub(x, b.CreateMul(whole, y)) : whole;
   }
   return b.either(
-      of_all(b, b.CreateAnd(floats.are_small(x), floats.are_small(y))),
+      b.all(b.CreateAnd(floats.are_small(x), floats.are_small(y))),
       [&] { return Values{finish_64(b, floats, floats.from(x), floats.from(y), quotient(), remainder, x->getType())}; },
       [&] {
         if (!has_two_steps(b, x)) return Values{in_hardware(b, is_signed, x, y, remainder)};
@@ -178,7 +173,7 @@ Value* divide_by_uniform(CodeBuilder& b, DType type, Value* x, const IntegerDivi
     if (remainder) result = b.CreateSub(x, b.CreateMul(result, by.divisor));
   } else {
     result = b.either(
-        b.CreateAnd(by.is_fit, of_all(b, floats.are_small(x))),
+        b.CreateAnd(by.is_fit, b.all(floats.are_small(x))),
         [&] {
           Value* const number = floats.from(x);
           Value* const estimate = b.CreateFMul(number, by.reciprocal);

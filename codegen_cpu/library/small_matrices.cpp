@@ -3,6 +3,8 @@
 //
 // A matrix gets the same bits whatever stack it is part of: the operations on it and their order depend on its size
 // only.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -242,7 +244,6 @@ template <std::int64_t kRows> bool is_small(const CallArgs& args) {
 
 template <std::int64_t kRows = kLargest>
 void add_method(Op op, CallKernel call, std::source_location where = std::source_location::current()) {
-  static_assert(kRows == kLargest || kRows == kLargestIterated);
   add_variant(
       op, BackendKey::cpu,
       {.name = "lanes",
@@ -251,8 +252,7 @@ void add_method(Op op, CallKernel call, std::source_location where = std::source
        .call = call,
        .fits = &is_small<kRows>,
        .cost = [](const CallArgs&) { return -1.0; },  // of every stack, so that bits do not depend on its length
-       .fits_text =
-           kRows == kLargest ? "matrices of at most 32 rows and columns" : "matrices of at most 12 rows and columns",
+       .fits_text = fmt::format("matrices of at most {} rows and columns", kRows),
        .ships = Ships::with_math,
        .where = where});
 }

@@ -32,6 +32,10 @@ template <class T> struct Lanes {
         x[i] = __builtin_sqrt(x[i]);
     return x;
   }
+  static void exchange(Mask here, Vector& x, Vector& y) {
+    const Vector first = x, second = y;
+    x = here ? second : first, y = here ? first : second;
+  }
   static FailedLanes bits(Mask m) {
     FailedLanes bits = 0;
     for (int i = 0; i < kCount; ++i) bits |= static_cast<FailedLanes>(m[i] & 1) << i;
@@ -63,11 +67,7 @@ template <class T> typename Lanes<T>::Mask exchange_rows(typename Lanes<T>::Vect
   const Mask moves = at != number(k);
   if (!L::any(moves)) return moves;
   const auto exchange = [](Mask here, Vector* x, Vector* y, std::int64_t count) {
-    for (std::int64_t j = 0; j < count; ++j) {
-      const Vector upper = x[j], lower = y[j];
-      x[j] = here ? lower : upper;
-      y[j] = here ? upper : lower;
-    }
+    for (std::int64_t j = 0; j < count; ++j) L::exchange(here, x[j], y[j]);
   };
   for (std::int64_t i = k + 1; i < n; ++i) {
     const Mask here = at == number(i);
@@ -200,7 +200,8 @@ template <class T> struct JacobiSweeps {
   }
 };
 
-/// A power of two for each lane by which its numbers, of which `size` is the largest, do not overflow as squares.
+/// A power of two for each lane: divided by it, numbers of which `size` is the largest are below 2, and near 1 unless
+/// they are subnormal. The division is exact.
 template <class T> typename Lanes<T>::Vector unit_of(typename Lanes<T>::Vector size) {
   using L = Lanes<T>;
   using Mask = typename L::Mask;
@@ -209,7 +210,8 @@ template <class T> typename Lanes<T>::Vector unit_of(typename Lanes<T>::Vector s
   using Bits = typename L::Integer;
   constexpr Bits kExponent = kSingle ? Bits(0x7f800000) : static_cast<Bits>(0x7ff0000000000000);
   const auto power = reinterpret_cast<typename L::Vector>(reinterpret_cast<Mask>(size) & (Mask{} + kExponent));
-  return size >= typename L::Vector{} + kLeast ? power : typename L::Vector{} + T(1);
+  const auto least = typename L::Vector{} + kLeast;
+  return size >= least ? power : least;
 }
 
 template <class T> FailedLanes eigen(T* matrix, std::int64_t n, T* vectors, T* values) {
@@ -243,13 +245,9 @@ template <class T> FailedLanes eigen(T* matrix, std::int64_t n, T* vectors, T* v
     for (std::int64_t j = i + 1; j < n; ++j) {
       const Mask here = w[j] < w[i];
       if (!L::any(here)) continue;
-      const auto exchange = [&](Vector& x, Vector& y) {
-        const Vector first = x, second = y;
-        x = here ? second : first, y = here ? first : second;
-      };
-      exchange(w[i], w[j]);
+      L::exchange(here, w[i], w[j]);
       if (v != nullptr)
-        for (std::int64_t k = 0; k < n; ++k) exchange(v[k * n + i], v[k * n + j]);
+        for (std::int64_t k = 0; k < n; ++k) L::exchange(here, v[k * n + i], v[k * n + j]);
     }
   const Vector none = Vector{} + kInfinity - kInfinity;
   for (std::int64_t i = 0; i < n; ++i) {

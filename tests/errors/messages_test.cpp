@@ -160,6 +160,18 @@ TEST_P(Errors, Positions) {
             "FM1205 IndexError: select: position 4 is out of range for axis 0\n"
             "  x    f32[4, 8]   axis 0 is 4\n"
             "  at   HERE");
+  EXPECT_EQ(message<IndexError>([&] {
+              index(x, {Slice(1, 3), -9});
+            }),
+            "FM1205 IndexError: index: position -9 is out of range for axis 1\n"
+            "  x    f32[4, 8]   axis 1 is 8\n"
+            "  at   HERE");
+  EXPECT_EQ(message<ValueError>([&] {
+              index(x, {0, Slice(0, 2, 0)});
+            }),
+            "FM1303 ValueError: slice: the step along axis 1 is 0\n"
+            "  x    f32[4, 8]\n"
+            "  at   HERE");
   EXPECT_EQ(message<ValueError>([&] { slice(x, 0, 0, 2, 0); }),
             "FM1303 ValueError: slice: the step along axis 0 is 0\n"
             "  x    f32[4, 8]\n"
