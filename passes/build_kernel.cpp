@@ -9,6 +9,7 @@
 #include "ir/complex_form.h"
 #include "ir/error.h"
 #include "ir/irregular_op.h"
+#include "ir/narrow_values.h"
 #include "passes/dimensions.h"
 #include "passes/fuse.h"
 #include "passes/index_map.h"
@@ -153,7 +154,8 @@ class KernelBuilder {
   }
   /// Rounds to a dtype narrower than what it is computed in, as a store and a load would.
   ValueId round_to(ValueId v, DType dtype) {
-    return compute_dtype(dtype) == dtype ? v : convert(convert(v, dtype), compute_dtype(dtype));
+    const bool is_exact = compute_dtype(dtype) == dtype || (is_floating(dtype) && is_value_of(program(), v, dtype));
+    return is_exact ? v : convert(convert(v, dtype), compute_dtype(dtype));
   }
   /// Whether a value was f16 or bf16 before, which it goes back to unchanged.
   bool is_widened(ValueId v, DType narrow) {
@@ -161,8 +163,8 @@ class KernelBuilder {
     return i.prim == Prim::convert && compute_dtype(narrow) == i.type && narrow != i.type &&
            program()[i.a].type == narrow;
   }
-  /// What was rounded to a dtype to become `v`, for ops that may as well be rounded behind: relu is monotone and keeps
-  /// zero.
+  /// What was rounded to a dtype to become `v`, for ops that may as well be rounded behind: relu and the larger or
+  /// smaller of two are monotone, as rounding is.
   ValueId before_rounding(ValueId v, DType dtype) {
     if (!is_floating(dtype) || !is_widened(v, dtype)) return v;
     const Instr& rounded = program()[program()[v].a];
@@ -324,7 +326,8 @@ class KernelBuilder {
         const Formula& f = pointwise_formula(n.op, compute_dtype(operand_dtype(g_, n)));
         std::vector<ValueId> operands;
         for (std::size_t k = 0; k < n.operands.size(); ++k) operands.push_back(operand(v, at, k));
-        if (n.op == Op::relu) operands[0] = before_rounding(operands[0], n.dtype);
+        if (n.op == Op::relu || n.op == Op::maximum || n.op == Op::minimum)
+          for (ValueId& operand : operands) operand = before_rounding(operand, n.dtype);
         return round_to(program().inline_program(f.program, operands, f.results)[0], n.dtype);
       }
       case Family::random: {

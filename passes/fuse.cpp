@@ -38,7 +38,7 @@ constexpr double kVectorLanes = 16, kRowEnd = 8, kStoredElement = 24, kLaunch = 
 /// What it takes to hand work to other threads, in primitives of an element.
 constexpr double kFork = 1e6;
 /// Primitives a broadcast value may cost to be computed again at every point instead of being stored.
-constexpr std::size_t kCheapPrims = 4;
+constexpr std::size_t kCheapPrims = 3;
 
 std::size_t prim_count(const Graph& g, ValueId v) {
   const GraphNode& n = g.nodes[v];

@@ -45,6 +45,7 @@ struct LeafBuffer {
 /// last. Column bounds are multiples of 64, or the end; tiles form a grid.
 struct ResultTile {
   std::int64_t row_begin, row_end, column_begin, column_end;
+  const std::byte* rows = nullptr;  // where its rows lie, all columns of each, if not in the result
 };
 /// Runs an epilogue on one tile, on the thread that computed the tile.
 using TileEpilogue = FunctionRef<void(const ResultTile&)>;
@@ -57,6 +58,13 @@ enum class EpilogueForm : std::uint8_t { none, tiles, planes, whole };
 /// soon as it is computed, or as a part of the call.
 struct Epilogue {
   TileEpilogue on_tile;
+  // Whether tiles may lie elsewhere, where they stay in a cache: nothing else reads the result, of which nothing has to
+  // be written then.
+  bool takes_tiles_elsewhere = false;
+  // Elements that it reads beside those of the result, as many and in the same order: a kernel may fetch those of a
+  // tile while it computes it.
+  const std::byte* reads = nullptr;
+  std::int64_t read_bytes = 0;  // of an element
   // The kernel, if nothing else reads the result: a call that also does the kernel's work does not write its own
   // result.
   const Executable* kernel = nullptr;

@@ -191,6 +191,11 @@ Value* Accesses::is_whole(const Span& span, unsigned vector) const {
   return b_.CreateICmpSGE(span.left, b_.i64(std::int64_t{vector + 1} * b_.lanes()));
 }
 
+/// It is in a cache after the first row.
+bool Accesses::is_same_in_all_rows(unsigned access) const {
+  return kernel_.rank > 1 && kernel_.accesses[access].axes == std::uint64_t{1} << (kernel_.rank - 1u);
+}
+
 Value* Accesses::load(unsigned access, Value* address, const Span& span, unsigned vector) const {
   if (kernel_.accesses[access].half != Half::none) return load_half(access, address, span, vector);
   const DType dtype = kernel_.accesses[access].dtype;
@@ -205,7 +210,7 @@ Value* Accesses::load(unsigned access, Value* address, const Span& span, unsigne
   constexpr std::size_t kLine = 64;  // bytes: shorter vectors of narrow elements share one
   const bool begins_line = vector * b_.lanes() * byte_size(dtype) % kLine == 0;
   const bool may_prefetch = begins_line && adjacent && !turned_[access] && !kernel_.accesses[access].gathered &&
-                            !kernel_.accesses[access].guarded;
+                            !kernel_.accesses[access].guarded && !is_same_in_all_rows(access);
   if (may_prefetch && (in_tile != 0 || prefetches_ || is_masked))
     prefetch(b_.element(b_.getInt8Ty(), first, static_cast<std::uint64_t>(in_tile != 0 ? in_tile : prefetch_distance_)),
              byte_size(dtype) * b_.lanes());

@@ -136,6 +136,7 @@ class Accesses {
   bool is_adjacent(unsigned access) const { return kernel_.accesses[access].unit_stride || turned_[access]; }
   Value* slot_address(Type* element, unsigned slot, const Values& addresses, const Span& span, unsigned vector) const;
   Value* move(Value* address, Value* distance) const;
+  bool is_same_in_all_rows(unsigned access) const;
   bool asks_for_whole_vectors(unsigned access, const Span& span) const;
   Value* is_whole(const Span& span, unsigned vector) const;
   /// The number of active lanes of a vector; null if all are.

@@ -259,4 +259,11 @@ Value* lower_convert(CodeBuilder& b, DType from, DType to, Value* x) {
   return is_integer(to) ? convert.to_integer(from, to, x) : convert.to_float(from, to, x);
 }
 
+Value* cut_to_bf16(CodeBuilder& b, Value* x) {
+  const Converter convert{b, lanes_of(x)};
+  Value* const bits = b.CreateLShr(b.CreateBitCast(x, convert.type(DType::u32)), 16);
+  Value* const quiet = b.CreateOr(bits, convert.number(DType::u32, 0x40));
+  return b.CreateTrunc(b.CreateSelect(b.CreateFCmpUNO(x, x), quiet, bits), convert.type(DType::bf16));
+}
+
 }  // namespace fermata::jit

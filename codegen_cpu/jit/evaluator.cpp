@@ -8,6 +8,7 @@
 
 #include "codegen_cpu/jit/primitives.h"
 #include "ir/instr_operands.h"
+#include "ir/narrow_values.h"
 
 namespace fermata::jit {
 namespace {
@@ -73,6 +74,8 @@ Value* Evaluator::vector(const Environment& env, ValueId id, unsigned vector) {
 }
 
 Value* Evaluator::lower(const Instr& instr, const Environment& env, unsigned vector, bool uniform) {
+  if (instr.prim == Prim::convert && instr.type == DType::bf16 && is_value_of(kernel_.program, instr.a, DType::bf16))
+    return cut_to_bf16(b_, operand(env, instr.a, vector, uniform));
   return lower_primitive(b_, instr.prim, instr.type, operand_dtype(kernel_.program, instr),
                          operand(env, instr.a, vector, uniform), operand(env, instr.b, vector, uniform),
                          operand(env, instr.c, vector, uniform));

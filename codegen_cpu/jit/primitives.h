@@ -14,5 +14,7 @@ Value* lower_primitive(CodeBuilder& b, Prim prim, DType type, DType operand, Val
 
 /// Prim::convert.
 Value* lower_convert(CodeBuilder& b, DType from, DType to, Value* x);
+/// That of f32 to bf16, for values that have so few digits (ir/narrow_values.h).
+Value* cut_to_bf16(CodeBuilder& b, Value* x);
 
 }  // namespace fermata::jit

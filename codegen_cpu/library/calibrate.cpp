@@ -81,6 +81,7 @@ const std::vector<Trial>& trials() {
       product(&R::onednn_tiles_bf16, true, "onednn", DType::bf16, 1, 384),
       product(&R::onednn_tiles_bytes, true, "onednn", DType::i8, 1, 384),
       product(&R::onednn_bf16_far, false, "onednn", DType::bf16, 1, 1536),
+      product(&R::pairs_bf16, true, "pairs", DType::bf16, 1, 384),
       product(&R::onednn_bytes, true, "onednn", DType::i8, 1, 384),
       product(&R::amx_f32, true, "amx", DType::f32, 1, 768),
       product(&R::amx_bf16, true, "amx", DType::bf16, 1, 768),
@@ -195,7 +196,7 @@ void measure(std::size_t number, ProductRates& rates) {
     measure_streaming(kStreamMib[number - trials().size()], rates);
 }
 
-std::string key() { return fmt::format("{} 3 {}", kLabel, processor_model()); }
+std::string key() { return fmt::format("{} 4 {}", kLabel, processor_model()); }
 std::string key_of_part() { return key() + " part"; }
 
 std::optional<ProductRates> kept_rates() {

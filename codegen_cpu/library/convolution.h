@@ -43,6 +43,13 @@ double convolution_product_cost(const CallArgs& args);
 inline constexpr const char* kConvolutionProductFits =
     "f32, or bf16 with AMX, windows of one element, no padding, one group, at least 16 channels and 16 filters, no empty axis; in the gradient strides of 1";
 
+/// Our own by pairs of bf16 (bf16_pairs.h): not the weight gradient.
+void convolution_bf16_pairs(const CallArgs& args);
+bool convolution_bf16_pairs_fits(const CallArgs& args);
+double convolution_bf16_pairs_cost(const CallArgs& args);
+inline constexpr const char* kConvolutionBf16PairsFits =
+    "up to three spatial axes, no empty axis, at least 8 filters, an even number of channels in each of several groups; in the gradient strides of 1 and padding below the windows' reach";
+
 /// Our own: windows as columns of a matrix, which the filters are multiplied with. Every floating dtype.
 void convolution_portable(const CallArgs& args);
 double convolution_portable_cost(const CallArgs& args);

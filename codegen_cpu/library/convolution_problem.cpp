@@ -65,7 +65,7 @@ void run_on_rows(const Epilogue& epilogue, const TensorView& result, const Resul
   const std::int64_t places = element_count({result.sizes + 3, result.rank - 3u});  // of a row
   for (std::int64_t image = r.image; image < r.image + r.images; ++image) {
     const std::int64_t first = (image * result.sizes[2] + r.row) * places;
-    epilogue.on_tile({first, first + r.rows * places, r.channel, r.channel + r.channels});
+    epilogue.on_tile({first, first + r.rows * places, r.channel, r.channel + r.channels, r.data});
   }
 }
 

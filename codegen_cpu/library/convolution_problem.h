@@ -47,6 +47,7 @@ bool has_channels_last(const TensorView& result);
 /// Some rows of some channels of a result [N, C, rows, ..].
 struct ResultRows {
   std::int64_t image, images, channel, channels, row, rows;
+  const std::byte* data = nullptr;  // where they lie, all channels of each place, if not in the result; of one image
 };
 /// Runs an epilogue on them where channels lie innermost; the first one is a multiple of 64.
 void run_on_rows(const Epilogue& epilogue, const TensorView& result, const ResultRows& rows);

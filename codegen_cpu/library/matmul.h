@@ -18,6 +18,13 @@ bool matmul_onednn_fits(const CallArgs& args);
 double matmul_onednn_cost(const CallArgs& args);
 inline constexpr const char* kMatmulOnednnFits = "f32, bf16 or i8, and no empty axis";
 
+/// Our own by pairs of bf16 (bf16_pairs.h); of matmul_f32, too.
+void matmul_bf16_pairs(const CallArgs& args);
+void matmul_bf16_pairs(const CallArgs& args, TileEpilogue epilogue);
+bool matmul_bf16_pairs_fits(const CallArgs& args);
+double matmul_bf16_pairs_cost(const CallArgs& args);
+inline constexpr const char* kMatmulBf16PairsFits = "an even K, and no empty axis";
+
 /// libxsmm: f32 and f64, one small matrix times many rows, or many small products.
 void matmul_libxsmm(const CallArgs& args);
 void matmul_libxsmm(const CallArgs& args, TileEpilogue epilogue);

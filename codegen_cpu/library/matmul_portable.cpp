@@ -133,13 +133,14 @@ constexpr std::int64_t kBytesOfRow = 4096;
 constexpr double kMostPanelBytes = 128 << 20;
 
 /// Tiles of a few blocks' rows and so many columns that copying the left side is little beside them: every
-/// tile copies its left side, while tiles above each other share their panels. As many as the pool can share out
+/// tile copies its left side, while tiles above each other share their panels. What follows the product finds small
+/// ones in a cache. As many as the pool can share out
 /// evenly: bits do not depend on it, as every element is one chain over all of k.
-MatmulTiles cut_into_tiles(const MatmulProblem& p, MatmulStorage storage) {
+MatmulTiles cut_into_tiles(const MatmulProblem& p, MatmulStorage storage, bool has_epilogue) {
   const std::int64_t widest = kBytesOfRow / static_cast<std::int64_t>(sum_bytes(storage));
   MatmulTiles t{p.m, p.n, 1, parts(p.n, widest)};
   const std::int64_t chunks = thread_count() == 1 ? 1 : 4 * thread_count();
-  if (p.m > kPortableRows && (p.batches < chunks || p.m > kRowsOfBatch)) {
+  if (p.m > kPortableRows && (has_epilogue || p.batches < chunks || p.m > kRowsOfBatch)) {
     const std::int64_t unit = chunks / std::gcd(chunks, t.across * p.batches), down = parts(p.m, kPortableRows);
     t.down = parts(down, unit) * unit;
     if (p.m / t.down < kPortableRows / 3) t.down = down;
@@ -209,18 +210,22 @@ class SharedPanels {
   std::byte* panels_ = nullptr;
 };
 
-void multiply_tiles(const MatmulProblem& p, TileEpilogue epilogue) {
+void multiply_tiles(const MatmulProblem& p, TileEpilogue epilogue, const Epilogue* known) {
   const MatmulStorage storage = storage_of(p.dtype);
   const auto bytes = static_cast<std::int64_t>(byte_size(p.dtype));
-  const MatmulTiles tiles = cut_into_tiles(p, storage);
+  const bool is_elsewhere = known != nullptr && known->takes_tiles_elsewhere;
+  const MatmulTiles tiles = cut_into_tiles(p, storage, known != nullptr);
   const SharedPanels panels(p, storage, tiles);
   const double ns = static_cast<double>(tiles.rows * tiles.columns) * static_cast<double>(p.k) / per_ns(p.dtype);
   parallel_for(0, p.batches * tiles.count(), ns, [&](std::int64_t first, std::int64_t last) {
-    const ScratchBytes scratch(portable_scratch_bytes(storage, tiles.rows, tiles.columns));
+    const std::size_t own = portable_scratch_bytes(storage, tiles.rows, tiles.columns);
+    const ScratchBytes scratch(own + static_cast<std::size_t>(is_elsewhere ? tiles.rows * p.n * bytes : 0));
     for (std::int64_t task = first; task < last; ++task) {
       const std::int64_t batch = task / tiles.count(), tile = task % tiles.count();
       const std::int64_t i = tile / tiles.across * tiles.rows, j = tile % tiles.across * tiles.columns;
       const std::int64_t rows = std::min(tiles.rows, p.m - i), columns = std::min(tiles.columns, p.n - j);
+      std::byte* const out =
+          is_elsewhere ? static_cast<std::byte*>(scratch.held.data) + own : p.out_of(batch) + i * p.n * bytes;
       kernels().tile[static_cast<std::size_t>(storage)]({.lhs = p.lhs_of(batch) + i * p.lhs.row_stride * bytes,
                                                          .lhs_row = p.lhs.row_stride,
                                                          .lhs_k = p.lhs.column_stride,
@@ -228,13 +233,13 @@ void multiply_tiles(const MatmulProblem& p, TileEpilogue epilogue) {
                                                          .rhs_k = p.rhs.row_stride,
                                                          .rhs_column = p.rhs.column_stride,
                                                          .rhs_panels = panels.at(batch, j),
-                                                         .out = p.out_of(batch) + (i * p.n + j) * bytes,
+                                                         .out = out + j * bytes,
                                                          .out_row = p.n,
                                                          .rows = rows,
                                                          .columns = columns,
                                                          .k = p.k,
                                                          .scratch = scratch.held.data});
-      epilogue({batch * p.m + i, batch * p.m + i + rows, j, j + columns});
+      epilogue({batch * p.m + i, batch * p.m + i + rows, j, j + columns, is_elsewhere ? out : nullptr});
     }
   });
 }
@@ -264,7 +269,7 @@ void matmul_portable(const CallArgs& args, TileEpilogue epilogue) {
   } else if (const auto vectors = vectors_of(p)) {
     multiply_vectors(p, *vectors, epilogue);
   } else {
-    multiply_tiles(p, epilogue);  // which packs in any case
+    multiply_tiles(p, epilogue, args.epilogue);  // which packs in any case
   }
 }
 

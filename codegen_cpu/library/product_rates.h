@@ -20,6 +20,7 @@ struct ProductRates {
   double onednn_call;     // overhead of a call in ns
   double libxsmm, libxsmm_call;
   double onednn_bf16, onednn_bf16_far;              // by pairs (vdpbf16ps), and as above
+  double pairs_bf16;                                // our own by pairs (bf16_pairs.h)
   double onednn_bytes;                              // by VNNI
   double onednn_apart = 1.25;                       // times as long where rows are a power of two apart
   double onednn_byte = 0.09, portable_byte = 0.07;  // ns: products that only read their operands
@@ -51,6 +52,7 @@ inline constexpr auto kProductRateFields = std::to_array<ProductRateField>({
     {"libxsmm_call", &ProductRates::libxsmm_call},
     {"onednn_bf16", &ProductRates::onednn_bf16},
     {"onednn_bf16_far", &ProductRates::onednn_bf16_far},
+    {"pairs_bf16", &ProductRates::pairs_bf16},
     {"onednn_bytes", &ProductRates::onednn_bytes},
     {"onednn_apart", &ProductRates::onednn_apart},
     {"onednn_byte", &ProductRates::onednn_byte},

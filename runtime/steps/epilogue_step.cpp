@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <tuple>
 #include <utility>
 
 #include "runtime/steps/binding.h"
@@ -31,12 +32,21 @@ bool fits_tiles(const BoundKernel& kernel, std::span<const std::int64_t> result,
          (kernel.rows() == 1 && kernel.columns() == rows * columns && start % kReductionLanes == 0);
 }
 
+/// Where the result of the call would be as a whole.
+struct CallResult {
+  std::uint32_t slot;
+  const std::byte* data;
+  std::int64_t element_bytes;
+};
+
 /// Runs a kernel on the tiles of a result [rows, columns], and counts the elements that are done.
 class TileRunner {
  public:
-  TileRunner(const BoundKernel& kernel, const KernelLaunch& whole, std::int64_t rows, std::int64_t columns)
+  TileRunner(const BoundKernel& kernel, const KernelLaunch& whole, const CallResult& result, std::int64_t rows,
+             std::int64_t columns)
       : kernel_(kernel),
         whole_(whole),
+        result_(result),
         executable_(kernel.step().executable->variant_for(whole)),
         rows_(rows),
         columns_(columns),
@@ -46,6 +56,12 @@ class TileRunner {
     const std::int64_t width = tile.column_end - tile.column_begin;
     done_.fetch_add((tile.row_end - tile.row_begin) * width, std::memory_order_relaxed);
     KernelLaunch part = whole_;
+    BoundKernel::Pointers pointers;
+    if (tile.rows != nullptr) {
+      kernel_.move_pointers(result_.slot,
+                            tile.rows - (result_.data + tile.row_begin * columns_ * result_.element_bytes), pointers);
+      part.pointers = pointers.data();
+    }
     part.row_begin = tile.row_begin, part.row_end = tile.row_end;
     if (reduces()) {  // the thread that finishes the last tile of some rows continues with them
       auto& done = columns_done_[static_cast<std::size_t>(tile.row_begin)];
@@ -76,6 +92,7 @@ class TileRunner {
 
   const BoundKernel& kernel_;
   const KernelLaunch& whole_;
+  const CallResult result_;
   const Executable& executable_;
   const std::int64_t rows_, columns_;
   std::vector<std::atomic<std::int64_t>> columns_done_;  // of the rows that start a tile
@@ -117,8 +134,12 @@ void BoundEpilogue::run(Run& run) {
   const KernelLaunch launch = kernel.launch(run);
   const Shape& result = call.output().sizes;
   const std::int64_t columns = columns_of(result, has_channels_last_);
-  TileRunner tiles(kernel, launch, element_count(result) / columns, columns);
-  Epilogue epilogue{.on_tile = tiles};
+  const std::uint32_t slot = call.step().output.slot;
+  const auto* const data = static_cast<const std::byte*>(run.address(slot, call.output().byte_offset));
+  const auto element_bytes = static_cast<std::int64_t>(byte_size(call.output().dtype));
+  TileRunner tiles(kernel, launch, {slot, data, element_bytes}, element_count(result) / columns, columns);
+  Epilogue epilogue{.on_tile = tiles, .takes_tiles_elsewhere = is_read_by_kernel_only_ && kernel.can_move_pointers()};
+  std::tie(epilogue.reads, epilogue.read_bytes) = kernel.operand_beside(slot);
   if (is_read_by_kernel_only_) epilogue.kernel = kernel.step().executable.get(), epilogue.launch = &launch;
   call.run(run, &epilogue);
   if (!epilogue.is_done && !tiles.is_done()) kernel.run(run);

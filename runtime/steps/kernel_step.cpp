@@ -131,6 +131,23 @@ KernelLaunch BoundKernel::launch(const Run& run) {
   return launch;
 }
 
+std::pair<const std::byte*, std::int64_t> BoundKernel::operand_beside(std::uint32_t slot) const {
+  const std::int64_t* strides = strides_.data();
+  for (std::size_t a = 0; a < addresses_.size(); ++a, strides += sizes_.size()) {
+    if (addresses_[a].slot == slot || pointers_[a] == nullptr || a == step_->stores[0]) continue;
+    std::int64_t inside = 1;
+    std::size_t axis = sizes_.size();
+    while (axis > 0 && strides[axis - 1] == inside) inside *= sizes_[--axis];
+    if (axis == 0) return {static_cast<const std::byte*>(pointers_[a]), step_->element_bytes[a]};
+  }
+  return {nullptr, 0};
+}
+
+void BoundKernel::move_pointers(std::uint32_t slot, std::ptrdiff_t bytes, Pointers& to) const {
+  for (std::size_t a = 0; a < pointers_.size(); ++a)
+    to[a] = static_cast<std::byte*>(pointers_[a]) + (addresses_[a].slot == slot ? bytes : 0);
+}
+
 void BoundKernel::check_buffers(const KernelLaunch& launch, const Run& run) const {
   const LaunchPoints points{sizes_, step_->reduced, 0, rows_, 0, columns_};
   for (std::size_t a = 0; a < addresses_.size(); ++a) {

@@ -1,6 +1,8 @@
 // A kernel step: one launch of compiled code.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -104,6 +106,15 @@ class BoundKernel {
   void run(Run& run);
   /// The whole launch, with the addresses of the run; valid until the next call of this function.
   KernelLaunch launch(const Run& run);
+
+  /// An operand in the order of the points, as many elements as there are points, that is not in this slot; and the
+  /// bytes of an element. Null if there is none.
+  std::pair<const std::byte*, std::int64_t> operand_beside(std::uint32_t slot) const;
+  /// The pointers of that launch, of which those to the elements of a slot are moved. Not for reductions, which read
+  /// more than their points, nor for kernels with more operands than there is room for.
+  using Pointers = std::array<void*, 64>;
+  bool can_move_pointers() const { return step_->reduced == 0 && pointers_.size() <= Pointers().size(); }
+  void move_pointers(std::uint32_t slot, std::ptrdiff_t bytes, Pointers& to) const;
 
   const KernelStep& step() const { return *step_; }
   std::span<const std::int64_t> sizes() const { return sizes_; }

@@ -40,6 +40,7 @@ struct Variant {
 };
 const Variant kVariants[] = {
     {"amx", matmul_amx, matmul_amx, matmul_amx_fits, matmul_amx_cost},
+    {"pairs", matmul_bf16_pairs, matmul_bf16_pairs, matmul_bf16_pairs_fits, matmul_bf16_pairs_cost},
     {"onednn", matmul_onednn, matmul_onednn, matmul_onednn_fits, matmul_onednn_cost},
     {"libxsmm", matmul_libxsmm, matmul_libxsmm, matmul_libxsmm_fits, matmul_libxsmm_cost},
     {"tiny", matmul_tiny, matmul_tiny, matmul_tiny_fits, matmul_tiny_cost},

@@ -333,7 +333,7 @@ TEST_P(Layers, AutocastNarrowsProductsAndWidensTheRest) {
   const Tensor y = conv2d(x, w);
   EXPECT_EQ(y.dtype(), DType::bf16);
   EXPECT_EQ(conv_transpose2d(x, w).dtype(), DType::bf16);
-  EXPECT_EQ(batch_norm(y, {}, {}, {}, {}, true).dtype(), DType::f32);
+  EXPECT_EQ(batch_norm(y, {}, {}, {}, {}, true).dtype(), DType::bf16);
   EXPECT_EQ(mse_loss(y, y).dtype(), DType::f32);
   EXPECT_EQ(dropout(y).dtype(), DType::bf16);
   EXPECT_EQ(max_pool2d(y, 2).dtype(), DType::bf16);

@@ -93,15 +93,18 @@ Tensor channels_normalized(std::string_view function, const Tensor& x, const Ten
   require_shape(function, "running_var", running_var, channels, x, where);
   require_shape(function, "weight", weight, channels, x, where),
       require_shape(function, "bias", bias, channels, x, where);
-  const FloatingScope in(function, {&x}, where);
+  constexpr bool kKeepsDtype = true;  // inside an autocast region: what follows is as narrow as what came before
+  const FloatingScope in(function, {&x}, where, kKeepsDtype);
   const VjpTensor wide = in(x);
   const Shape shape = channel_shape(wide);
   if (!own_statistics) {
     if (!running_mean.defined() || !running_var.defined())
       fail_parameter(function, "inference requires a running mean and variance", where);
-    const VjpTensor scale = vjp::rsqrt(vjp::reshape(in(running_var), shape) + eps);
+    // One factor for each channel, so that elements are multiplied once.
+    VjpTensor scale = vjp::rsqrt(vjp::reshape(in(running_var), shape) + eps);
+    if (weight.defined()) scale = scale * vjp::reshape(in(weight), shape);
     const VjpTensor y = (wide - vjp::reshape(in(running_mean), shape)) * scale;
-    return in.result(affine(in, y, weight, bias, shape));
+    return in.result(affine(in, y, {}, bias, shape));
   }
   Shape axes;
   double count = 1;
