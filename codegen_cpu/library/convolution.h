@@ -29,6 +29,13 @@ double convolution_depthwise_cost(const CallArgs& args);
 inline constexpr const char* kConvolutionDepthwiseFits =
     "one channel in each group, one or two spatial axes, adjacent columns or channels, no empty axis; in the gradient one filter in each group and strides of 1";
 
+/// The same for bf16, summed in f32: one filter for each channel, not the gradients.
+void convolution_depthwise_bf16(const CallArgs& args);
+bool convolution_depthwise_bf16_fits(const CallArgs& args);
+double convolution_depthwise_bf16_cost(const CallArgs& args);
+inline constexpr const char* kConvolutionDepthwiseBf16Fits =
+    "one channel and one filter in each group, one or two spatial axes, no empty axis";
+
 /// Our own by Winograd's algorithm: f32, filters of 3x3 that move by one place.
 void convolution_winograd(const CallArgs& args);
 bool convolution_winograd_fits(const CallArgs& args);

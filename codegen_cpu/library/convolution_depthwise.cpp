@@ -9,9 +9,8 @@
 #include "codegen_cpu/eager/eager.h"
 #include "codegen_cpu/irregular/dense_elements.h"
 #include "codegen_cpu/irregular/row_major_result.h"
-#include "codegen_cpu/irregular/transpose.h"
 #include "codegen_cpu/library/convolution.h"
-#include "codegen_cpu/library/convolution_depthwise_kernels.h"
+#include "codegen_cpu/library/convolution_depthwise_images.h"
 #include "codegen_cpu/library/convolution_problem.h"
 #include "codegen_cpu/library/product_rates.h"
 #include "dispatch/kernel_files.h"
@@ -38,22 +37,6 @@ template <class T> DepthwiseKernel<T> kernel_for(std::int64_t columns) {
   static_cast<void>(columns);
 #endif
   return of(kDepthwiseBaseline);
-}
-
-/// Of vectors that channels fill.
-DepthwiseRow<float> row_kernel_for(std::int64_t channels) {
-#if defined(__x86_64__)
-  if (eager::instruction_set() == "avx512" && channels >= 16) return kDepthwiseAvx512.row_f32;
-  if (eager::instruction_set() != "baseline" && channels >= 8) return kDepthwiseAvx2.row_f32;
-#else
-  static_cast<void>(channels);
-#endif
-  return kDepthwiseBaseline.row_f32;
-}
-
-double ns_per_element(std::int64_t taps) {
-  return eager::instruction_set() == "avx512" ? 0.1 + 0.012 * static_cast<double>(taps)
-                                              : 0.15 + 0.02 * static_cast<double>(taps);
 }
 
 template <class T> class Depthwise {
@@ -89,7 +72,7 @@ template <class T> class Depthwise {
       for (std::int64_t j = 0; j < any.window[1]; ++j) offsets[tap++] = block.offset(any, i, j);
     const DepthwiseKernel<T> run_plane = kernel_for<T>(any.columns);
     const std::int64_t planes = to_.sizes[0] * to_.sizes[1];
-    parallel_for(0, planes, 50 + static_cast<double>(any.rows * any.columns) * ns_per_element(p_.window()),
+    parallel_for(0, planes, 50 + static_cast<double>(any.rows * any.columns) * depthwise_ns(p_.window()),
                  [&](std::int64_t begin, std::int64_t end) {
                    const Scratch<T> room(block.room());
                    for (std::int64_t i = begin; i < end; ++i) {
@@ -122,80 +105,6 @@ template <class T> class Depthwise {
   DepthwisePlane<T> shape_{nullptr, 0, 0, 0, nullptr, 0, 0, nullptr, {1, 1}, {1, 1}, {1, 1}, {0, 0}};
 };
 
-bool has_adjacent_channels(const TensorView& view) {
-  return is_channels_last({view.sizes, view.rank}, {view.strides, view.rank});
-}
-
-/// Images whose channels lie innermost, row by row.
-class DepthwiseImages {
- public:
-  DepthwiseImages(const ConvolutionProblem& problem, const Epilogue* epilogue)
-      : p_(problem),
-        epilogue_(epilogue),
-        channels_(p_.x.sizes[1]),
-        copied_(has_adjacent_channels(p_.x) ? 0 : p_.x.element_count()),
-        taps_((p_.window() + 1) * channels_) {
-    const unsigned axes = p_.x.rank - 2u;
-    for (unsigned i = 0; i < axes; ++i) {
-      const unsigned at = 2 - axes + i;
-      shape_.window[at] = p_.weight.sizes[i + 2], shape_.dilation[at] = p_.attributes.dilation[i];
-      shape_.step[at] = p_.attributes.strides[i], shape_.padding[at] = p_.attributes.padding[i];
-    }
-    shape_.from = static_cast<const float*>(p_.x.data);
-    if (copied_.size() != 0) {
-      const Shape strides = channels_last_strides({p_.x.sizes, p_.x.rank});
-      TensorView to = p_.x;
-      to.data = copied_.data(), to.strides = strides.data();
-      copy_elements(to, p_.x);
-      shape_.from = copied_.data();
-    }
-    const DenseElements weight(p_.weight);
-    const auto* const w = static_cast<const float*>(weight.data());
-    transpose_kernels().of_bytes[sizeof(float)]({.to = taps_.data(),
-                                                 .from = w,
-                                                 .to_line = channels_,
-                                                 .from_line = p_.window(),
-                                                 .lines = p_.window(),
-                                                 .columns = channels_,
-                                                 .streams = false});
-    std::fill_n(taps_.data() + p_.window() * channels_, channels_, 0.0f);
-    shape_.taps = taps_.data(), shape_.zeros = taps_.data() + p_.window() * channels_;
-    shape_.height = axes == 2 ? p_.x.sizes[2] : 1, shape_.width = p_.x.sizes[axes + 1];
-    shape_.channels = channels_, shape_.columns = p_.y.sizes[axes + 1];
-  }
-
-  void run() const {
-    const DepthwiseRow<float> run_row = row_kernel_for(channels_);
-    const std::int64_t rows = p_.x.rank == 4 ? p_.y.sizes[2] : 1, row = shape_.columns * channels_;
-    // What an epilogue takes over is still in the first cache, or nearly so.
-    const std::int64_t together = std::max<std::int64_t>(1, (24 << 10) / (4 * row));
-    parallel_for(0, p_.images() * rows, static_cast<double>(row) * ns_per_element(p_.window()),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   const Scratch<const float*> room(p_.window() * kDepthwisePlaces);
-                   for (std::int64_t first = begin; first < end; first += together) {
-                     const std::int64_t last = std::min(first + together, end);
-                     for (std::int64_t i = first; i < last; ++i) run_row(image(i / rows, rows), i % rows, room.data());
-                     if (epilogue_ != nullptr)
-                       epilogue_->on_tile({first * shape_.columns, last * shape_.columns, 0, channels_});
-                   }
-                 });
-  }
-
- private:
-  DepthwiseImage<float> image(std::int64_t number, std::int64_t rows) const {
-    DepthwiseImage<float> one = shape_;
-    one.from += number * shape_.height * shape_.width * channels_;
-    one.to = static_cast<float*>(p_.y.data) + number * rows * shape_.columns * channels_;
-    return one;
-  }
-
-  const ConvolutionProblem& p_;
-  const Epilogue* const epilogue_;
-  const std::int64_t channels_;
-  const Scratch<float> copied_, taps_;
-  DepthwiseImage<float> shape_{nullptr, 1, 1, 1, nullptr, 1, nullptr, nullptr, {1, 1}, {1, 1}, {1, 1}, {0, 0}};
-};
-
 /// By planes, of which columns have to be adjacent.
 void run_planes(const CallArgs& args) {
   ConvolutionProblem problem(args);
@@ -218,7 +127,7 @@ void convolution_depthwise(const CallArgs& args) {
   const ConvolutionProblem problem(args);
   if (problem.dtype != DType::f32 || problem.filters() != 1 || problem.op != Op::convolution)
     return run_row_major(args, &run_planes);
-  DepthwiseImages(problem, args.epilogue).run();
+  DepthwiseImages<float>(problem, args.epilogue).run();
 }
 
 bool convolution_depthwise_fits(const CallArgs& args) {
@@ -235,7 +144,7 @@ double convolution_depthwise_cost(const CallArgs& args) {
   const ConvolutionProblem p(args);
   const TensorView& from = p.op == Op::convolution ? p.x : p.y;
   constexpr double kRead = 0.1;  // ns for an element
-  return 500 + (static_cast<double>(p.result().element_count()) * ns_per_element(p.window()) +
+  return 500 + (static_cast<double>(p.result().element_count()) * depthwise_ns(p.window()) +
                 static_cast<double>(from.element_count()) * kRead) *
                    product_rates().convolution_depthwise;
 }

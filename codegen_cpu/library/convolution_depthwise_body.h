@@ -2,6 +2,9 @@
 // linkage and nothing of the standard library is called (matmul_portable_body.h).
 #include <cstdint>
 #include <utility>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
 
 #include "codegen_cpu/library/convolution_depthwise_kernels.h"
 
@@ -16,6 +19,10 @@ template <> struct VectorOf<double> { typedef double type __attribute__((vector_
 template <class T> using Vector = typename VectorOf<T>::type;
 template <class T> constexpr std::int64_t kLanes = FERMATA_VECTOR_BYTES / static_cast<std::int64_t>(sizeof(T));
 static_assert(kLanes<float> <= DepthwiseBlock::kWidest);
+
+/// As many bits of f32, and of bf16.
+typedef std::uint32_t Bits __attribute__((vector_size(FERMATA_VECTOR_BYTES)));
+typedef std::uint16_t HalfBits __attribute__((vector_size(FERMATA_VECTOR_BYTES / 2)));
 
 template <class V, class T> inline V load(const T* from) {
   V v;
@@ -236,17 +243,64 @@ void run_plane(const DepthwisePlane<T>& p, const DepthwiseBlock& block, const st
     run_rows<T, kDepthwiseSums / 2, 2>(p, block, offsets, room);
 }
 
+/// GCC takes vectors of 64 bytes apart for either conversion.
+inline Bits widened(HalfBits x) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<Bits>(_mm512_maskz_cvtepu16_epi32(0xffff, reinterpret_cast<__m256i>(x)));
+#else
+  return __builtin_convertvector(x, Bits);
+#endif
+}
+inline HalfBits low_halves(Bits x) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<HalfBits>(_mm512_maskz_cvtepi32_epi16(0xffff, reinterpret_cast<__m512i>(x)));
+#else
+  return __builtin_convertvector(x, HalfBits);
+#endif
+}
+/// Elements of images as sums have them, f32, and sums as elements: bf16 is rounded to nearest even.
+template <class S> inline S load_sum(const float* from) { return load<S>(from); }
+template <class S> inline S load_sum(const std::uint16_t* from) {
+  if constexpr (sizeof(S) == sizeof(float)) {
+    return __builtin_bit_cast(float, static_cast<std::uint32_t>(*from) << 16);
+  } else {
+    return reinterpret_cast<S>(widened(load<HalfBits>(from)) << 16);
+  }
+}
+/// sum + a b. Of f32 both are rounded, so that bits are the same on every processor; sums of bf16 are rounded once.
+template <class E> inline Vector<float> with_product(Vector<float> sum, Vector<float> a, Vector<float> b) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(E) == 2) return _mm512_fmadd_ps(a, b, sum);
+#elif defined(__FMA__)
+  if constexpr (sizeof(E) == 2) return _mm256_fmadd_ps(a, b, sum);
+#endif
+  return sum + a * b;
+}
+template <class S> inline void store_sum(float* to, S sum) { store(to, sum); }
+template <class S> inline void store_sum(std::uint16_t* to, S sum) {
+  if constexpr (sizeof(S) == sizeof(float)) {
+    const auto bits = __builtin_bit_cast(std::uint32_t, sum);
+    *to = static_cast<std::uint16_t>(sum != sum ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+  } else {
+    const Bits bits = reinterpret_cast<Bits>(sum), is_nan = reinterpret_cast<Bits>(sum != sum);
+    const Bits rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16, quiet = bits >> 16 | 0x40;
+    store(to, low_halves((rounded & ~is_nan) | (quiet & is_nan)));
+  }
+}
+
 /// The channels of kPlaces places from `column` on, whose taps `from` has: those of a place side by side.
-template <class T, std::int64_t kPlaces>
-inline void add_up_channels(const DepthwiseImage<T>& p, const T* const* from, T* to) {
+template <class E, std::int64_t kPlaces>
+inline void add_up_channels(const DepthwiseImage<E>& p, const E* const* from, E* to) {
+  using T = float;
   const std::int64_t taps = p.window[0] * p.window[1];
   std::int64_t c = 0;
   while (c < p.channels) {
     if (p.channels < kLanes<T>) {  // one by one
       for (std::int64_t place = 0; place < kPlaces; ++place) {
         T sum{};
-        for (std::int64_t t = 0; t < taps; ++t) sum += p.taps[t * p.channels + c] * from[t * kPlaces + place][c];
-        to[place * p.channels + c] = sum;
+        for (std::int64_t t = 0; t < taps; ++t)
+          sum += p.taps[t * p.channels + c] * load_sum<T>(from[t * kPlaces + place] + c);
+        store_sum(to + place * p.channels + c, sum);
       }
       ++c;
       continue;
@@ -255,24 +309,25 @@ inline void add_up_channels(const DepthwiseImage<T>& p, const T* const* from, T*
     Vector<T> sums[kPlaces];
 #pragma GCC unroll 4
     for (std::int64_t place = 0; place < kPlaces; ++place) sums[place] = Vector<T>{};
-    const T* const* at = from;
+    const E* const* at = from;
     for (const T* tap = p.taps + c; at != from + taps * kPlaces; tap += p.channels, at += kPlaces) {
       const auto weight = load<Vector<T>>(tap);
 #pragma GCC unroll 4
-      for (std::int64_t place = 0; place < kPlaces; ++place) sums[place] += weight * load<Vector<T>>(at[place] + c);
+      for (std::int64_t place = 0; place < kPlaces; ++place)
+        sums[place] = with_product<E>(sums[place], weight, load_sum<Vector<T>>(at[place] + c));
     }
 #pragma GCC unroll 4
-    for (std::int64_t place = 0; place < kPlaces; ++place) store(to + place * p.channels + c, sums[place]);
+    for (std::int64_t place = 0; place < kPlaces; ++place) store_sum(to + place * p.channels + c, sums[place]);
     c += kLanes<T>;
   }
 }
 
-template <class T, std::int64_t kPlaces>
-inline void run_places(const DepthwiseImage<T>& p, std::int64_t row, std::int64_t column, const T** room) {
-  const T** at = room;
+template <class E, std::int64_t kPlaces>
+inline void run_places(const DepthwiseImage<E>& p, std::int64_t row, std::int64_t column, const E** room) {
+  const E** at = room;
   for (std::int64_t i = 0; i < p.window[0]; ++i) {
     const std::int64_t y = row * p.step[0] + i * p.dilation[0] - p.padding[0];
-    const T* const line = p.from + y * p.width * p.channels;
+    const E* const line = p.from + y * p.width * p.channels;
     for (std::int64_t j = 0; j < p.window[1]; ++j)
       for (std::int64_t place = 0; place < kPlaces; ++place) {
         const std::int64_t x = (column + place) * p.step[1] + j * p.dilation[1] - p.padding[1];
@@ -280,7 +335,7 @@ inline void run_places(const DepthwiseImage<T>& p, std::int64_t row, std::int64_
         *at++ = inside ? line + x * p.channels : p.zeros;
       }
   }
-  add_up_channels<T, kPlaces>(p, room, p.to + (row * p.columns + column) * p.channels);
+  add_up_channels<E, kPlaces>(p, room, p.to + (row * p.columns + column) * p.channels);
 }
 /// Channels, whole vectors of them but perhaps for the last.
 struct Channels {
@@ -288,11 +343,12 @@ struct Channels {
 };
 /// kPlaces places from `column` on of a filter of kWidth adjacent elements across: each load is for several of them.
 /// kInner: all taps lie within rows of the image.
-template <class T, std::int64_t kWidth, std::int64_t kStep, std::int64_t kPlaces, bool kInner>
-inline void run_adjacent_places(const DepthwiseImage<T>& p, Channels channels, std::int64_t row, std::int64_t column) {
+template <class E, std::int64_t kWidth, std::int64_t kStep, std::int64_t kPlaces, bool kInner>
+inline void run_adjacent_places(const DepthwiseImage<E>& p, Channels channels, std::int64_t row, std::int64_t column) {
+  using T = float;
   constexpr std::int64_t kAcross = (kPlaces - 1) * kStep + kWidth;
   const std::int64_t from = column * kStep - p.padding[1];
-  T* const to = p.to + (row * p.columns + column) * p.channels;
+  E* const to = p.to + (row * p.columns + column) * p.channels;
   for (std::int64_t c = channels.begin; c < channels.end; c += kLanes<T>) {
     if (p.channels - c < kLanes<T>) c = p.channels - kLanes<T>;  // the last ones once more
     Vector<T> sums[kPlaces];
@@ -302,7 +358,7 @@ inline void run_adjacent_places(const DepthwiseImage<T>& p, Channels channels, s
     for (std::int64_t i = 0; i < p.window[0]; ++i) {
       const std::int64_t y = row * p.step[0] + i * p.dilation[0] - p.padding[0];
       const bool inside = y >= 0 && y < p.height;
-      const T* at = (inside ? p.from + (y * p.width + from) * p.channels : p.zeros) + c;
+      const E* at = (inside ? p.from + (y * p.width + from) * p.channels : p.zeros) + c;
       const std::int64_t next = inside ? p.channels : 0;
       Vector<T> taps[kWidth];
 #pragma GCC unroll 8
@@ -310,18 +366,20 @@ inline void run_adjacent_places(const DepthwiseImage<T>& p, Channels channels, s
 #pragma GCC unroll 16
       for (std::int64_t x = 0; x < kAcross; ++x, at += next) {
         const bool is_there = kInner || (from + x >= 0 && from + x < p.width);
-        const auto here = load<Vector<T>>(is_there ? at : p.zeros + c);
+        const auto here = load_sum<Vector<T>>(is_there ? at : p.zeros + c);
 #pragma GCC unroll 4
         for (std::int64_t place = 0; place < kPlaces; ++place)
-          if (const std::int64_t j = x - place * kStep; j >= 0 && j < kWidth) sums[place] += taps[j] * here;
+          if (const std::int64_t j = x - place * kStep; j >= 0 && j < kWidth)
+            sums[place] = with_product<E>(sums[place], taps[j], here);
       }
     }
 #pragma GCC unroll 4
-    for (std::int64_t place = 0; place < kPlaces; ++place) store(to + place * p.channels + c, sums[place]);
+    for (std::int64_t place = 0; place < kPlaces; ++place) store_sum(to + place * p.channels + c, sums[place]);
   }
 }
-template <class T, std::int64_t kWidth, std::int64_t kStep>
-void run_adjacent_row(const DepthwiseImage<T>& p, std::int64_t row) {
+template <class E, std::int64_t kWidth, std::int64_t kStep>
+void run_adjacent_row(const DepthwiseImage<E>& p, std::int64_t row) {
+  using T = float;
   constexpr std::int64_t kPlaces = kDepthwisePlaces, kAcross = (kPlaces - 1) * kStep + kWidth;
   // What some places read, and the taps of as many channels, stay in the L1 cache.
   constexpr std::int64_t kBytes = 24 << 10, kOfChannel = (kAcross + kWidth) * static_cast<std::int64_t>(sizeof(T));
@@ -333,31 +391,36 @@ void run_adjacent_row(const DepthwiseImage<T>& p, std::int64_t row) {
     for (; column + kPlaces <= p.columns; column += kPlaces) {
       const std::int64_t from = column * kStep - p.padding[1];
       if (from >= 0 && from + kAcross <= p.width)
-        run_adjacent_places<T, kWidth, kStep, kPlaces, true>(p, c, row, column);
+        run_adjacent_places<E, kWidth, kStep, kPlaces, true>(p, c, row, column);
       else
-        run_adjacent_places<T, kWidth, kStep, kPlaces, false>(p, c, row, column);
+        run_adjacent_places<E, kWidth, kStep, kPlaces, false>(p, c, row, column);
     }
-    for (; column < p.columns; ++column) run_adjacent_places<T, kWidth, kStep, 1, false>(p, c, row, column);
+    for (; column < p.columns; ++column) run_adjacent_places<E, kWidth, kStep, 1, false>(p, c, row, column);
   }
 }
 /// Whether a filter has kWidth adjacent elements across. Those of narrow vectors are not worth their code.
-template <class T, std::int64_t kWidth, std::int64_t kStep> bool is_adjacent(const DepthwiseImage<T>& p) {
+template <class E, std::int64_t kWidth, std::int64_t kStep> bool is_adjacent(const DepthwiseImage<E>& p) {
   return FERMATA_VECTOR_BYTES > 16 && p.window[1] == kWidth && p.step[1] == kStep && p.dilation[1] == 1 &&
-         p.channels >= kLanes<T>;
+         p.channels >= kLanes<float>;
 }
-template <class T> void run_row(const DepthwiseImage<T>& p, std::int64_t row, const T** room) {
-  if (is_adjacent<T, 3, 1>(p)) return run_adjacent_row<T, 3, 1>(p, row);
-  if (is_adjacent<T, 3, 2>(p)) return run_adjacent_row<T, 3, 2>(p, row);
-  if (is_adjacent<T, 5, 1>(p)) return run_adjacent_row<T, 5, 1>(p, row);
-  if (is_adjacent<T, 5, 2>(p)) return run_adjacent_row<T, 5, 2>(p, row);
-  if (is_adjacent<T, 7, 1>(p)) return run_adjacent_row<T, 7, 1>(p, row);
+template <class E> void run_row(const DepthwiseImage<E>& p, std::int64_t row, const E** room) {
+  if (is_adjacent<E, 3, 1>(p)) return run_adjacent_row<E, 3, 1>(p, row);
+  if (is_adjacent<E, 3, 2>(p)) return run_adjacent_row<E, 3, 2>(p, row);
+  if (is_adjacent<E, 5, 1>(p)) return run_adjacent_row<E, 5, 1>(p, row);
+  if (is_adjacent<E, 5, 2>(p)) return run_adjacent_row<E, 5, 2>(p, row);
+  if (is_adjacent<E, 7, 1>(p)) return run_adjacent_row<E, 7, 1>(p, row);
   std::int64_t column = 0;
   for (; column + kDepthwisePlaces <= p.columns; column += kDepthwisePlaces)
-    run_places<T, kDepthwisePlaces>(p, row, column, room);
-  for (; column < p.columns; ++column) run_places<T, 1>(p, row, column, room);
+    run_places<E, kDepthwisePlaces>(p, row, column, room);
+  for (; column < p.columns; ++column) run_places<E, 1>(p, row, column, room);
 }
 
-constexpr DepthwiseKernels kKernels{&run_plane<float>, &run_plane<double>, &run_row<float>};
+#ifdef FERMATA_INFERENCE_ONLY  // libfermata_run has those of f32 only
+constexpr DepthwiseRow<std::uint16_t> kRowBf16 = nullptr;
+#else
+constexpr DepthwiseRow<std::uint16_t> kRowBf16 = &run_row<std::uint16_t>;
+#endif
+constexpr DepthwiseKernels kKernels{&run_plane<float>, &run_plane<double>, &run_row<float>, kRowBf16};
 
 }  // namespace
 }  // namespace fermata

@@ -51,25 +51,26 @@ struct DepthwiseBlock {
 template <class T> using DepthwiseKernel = void (*)(const DepthwisePlane<T>& plane, const DepthwiseBlock& block,
                                                     const std::int64_t* offsets, T* room);
 
-/// One image, and a filter for each of its channels.
-template <class T> struct DepthwiseImage {
-  const T* from;  // rows and columns of adjacent channels, dense
+/// One image of f32, or bf16 as its bits, and a filter for each of its channels.
+template <class E> struct DepthwiseImage {
+  const E* from;  // rows and columns of adjacent channels, dense
   std::int64_t height, width, channels;
-  T* to;  // the same
+  E* to;  // the same
   std::int64_t columns;
-  const T* taps;                                             // for every tap the channels
-  const T* zeros;                                            // as many as channels
+  const float* taps;                                         // for every tap the channels
+  const E* zeros;                                            // as many as channels
   std::int64_t window[2], step[2], dilation[2], padding[2];  // padding may be negative
 };
 /// Places whose sums are made together.
 inline constexpr std::int64_t kDepthwisePlaces = 4;
 /// One row of the result. `room` is for kDepthwisePlaces pointers for every tap.
-template <class T> using DepthwiseRow = void (*)(const DepthwiseImage<T>& image, std::int64_t row, const T** room);
+template <class E> using DepthwiseRow = void (*)(const DepthwiseImage<E>& image, std::int64_t row, const E** room);
 
 struct DepthwiseKernels {
   DepthwiseKernel<float> f32;
   DepthwiseKernel<double> f64;
   DepthwiseRow<float> row_f32;
+  DepthwiseRow<std::uint16_t> row_bf16;
 };
 extern const DepthwiseKernels kDepthwiseBaseline;
 #if defined(__x86_64__)

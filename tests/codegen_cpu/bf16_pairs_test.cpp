@@ -1,5 +1,5 @@
-// Convolutions of bf16 by pairs against sums of small integers, of which rounding to bf16 is all that is inexact; and
-// products cut in other ways.
+// Convolutions of bf16, by pairs and of single channels, against sums of small integers, of which rounding to bf16 is
+// all that is inexact; and products cut in other ways.
 #include "codegen_cpu/library/bf16_pairs.h"
 
 #include <gtest/gtest.h>
@@ -14,6 +14,7 @@
 
 #include "codegen_cpu/library/convolution.h"
 #include "codegen_cpu/library/matmul.h"
+#include "dispatch/kernel_table.h"
 #include "ir/channels_last.h"
 #include "ir/float16.h"
 #include "ir/shape.h"
@@ -140,15 +141,15 @@ class Bf16Pairs : public ::testing::Test {
   void SetUp() override {
     if (!has_bf16_pairs()) GTEST_SKIP() << "this processor has no AVX-512 BF16, or FERMATA_CPU turns it off";
   }
-  /// Gives the bits of the result.
-  static void expect_sums(Convolution& c, const std::string& what) {
-    const std::vector<float> wanted = c.sums();
-    c.call(&convolution_bf16_pairs);
-    for (std::size_t i = 0; i < wanted.size(); ++i)
-      ASSERT_EQ(to_float(c.result().data[i]), to_float(to_bfloat16(wanted[i])))
-          << what << " at " << i << ", seed " << seed();
-  }
 };
+
+void expect_sums(Convolution& c, CallKernel kernel, const std::string& what) {
+  const std::vector<float> wanted = c.sums();
+  c.call(kernel);
+  for (std::size_t i = 0; i < wanted.size(); ++i)
+    ASSERT_EQ(to_float(c.result().data[i]), to_float(to_bfloat16(wanted[i])))
+        << what << " at " << i << ", seed " << seed();
+}
 
 TEST_F(Bf16Pairs, ConvolutionsAreSumsOfProducts) {
   const Sizes kCases[] = {
@@ -182,9 +183,31 @@ TEST_F(Bf16Pairs, ConvolutionsAreSumsOfProducts) {
         });
         if (op == Op::convolution) { ASSERT_TRUE(fits) << name(s); }
         if (!fits) continue;
-        expect_sums(c, name(s) + (op == Op::convolution ? "" : " gradient") + " layouts " + std::to_string(layouts));
+        expect_sums(c, &convolution_bf16_pairs,
+                    name(s) + (op == Op::convolution ? "" : " gradient") + " layouts " + std::to_string(layouts));
         if (HasFatalFailure()) return;
       }
+}
+
+TEST(DepthwiseBf16, ConvolutionsAreSumsOfProducts) {
+  const Sizes kCases[] = {{2, 32, 32, 32, {8, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                          {1, 40, 40, 40, {13, 11}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+                          {1, 5, 5, 5, {6, 7}, {5, 5}, {1, 1}, {2, 2}, {1, 1}},
+                          {2, 19, 19, 19, {30}, {7}, {1}, {3}, {1}},
+                          {1, 24, 24, 24, {9, 9}, {2, 4}, {2, 1}, {1, 2}, {2, 1}},
+                          {1, 1, 1, 1, {6, 40}, {3, 3}, {1, 1}, {0, 0}, {1, 1}},
+                          {1, 48, 48, 48, {7, 30}, {5, 5}, {2, 2}, {2, 2}, {1, 1}}};
+  std::mt19937_64 random(seed());
+  for (const Sizes& s : kCases)
+    for (const int layouts : {0, 1, 2, 3}) {
+      Convolution c(s, Op::convolution, (layouts & 1) != 0, (layouts & 2) != 0, random);
+      c.call([&](const CallArgs& args) {
+        EXPECT_TRUE(convolution_depthwise_bf16_fits(args));
+        EXPECT_GT(convolution_depthwise_bf16_cost(args), 0);
+      });
+      expect_sums(c, &convolution_depthwise_bf16, name(s) + " layouts " + std::to_string(layouts));
+      if (HasFatalFailure()) return;
+    }
 }
 
 TEST_F(Bf16Pairs, ConvolutionsDoNotDependOnThreads) {
