@@ -24,6 +24,8 @@ ProgramRecords::ProgramRecords(const Program& program) : nodes_(std::make_unique
       n.scalar = static_cast<std::uint64_t>(from.attributes[0] | from.attributes[1] << 16);
     else if (!from.attributes.empty())
       extra_of(n).attributes.assign(from.attributes.begin(), from.attributes.end());
+    if (from.subgraphs != nullptr) extra_of(n).subgraphs = from.subgraphs;
+    if (from.context != 0) extra_of(n).context = from.context;
     if (!from.scalars.empty()) extra_of(n).scalars.assign(from.scalars.begin(), from.scalars.end());
   }
 }

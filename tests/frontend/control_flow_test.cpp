@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "fermata/fermata.h"
+#include "tests/dispatch/every_way.h"
 #include "tests/error_message.h"
 #include "tests/frontend/gradient_check.h"
 #include "tests/frontend/vmap_check.h"
@@ -247,6 +248,17 @@ TEST_P(ControlFlow, HiddenInputsAreBoundByIdentity) {
   EXPECT_EQ(compiled(f64(1)).item<double>(), 4);
   w.assign(3);
   EXPECT_EQ(compiled(f64(1)).item<double>(), 9);
+}
+
+TEST(ControlFlowWays, HaveTheSameElementsInEveryWay) {
+  const Tensor x = random_f64({5, 3}, 0.5, 1.5, true, 3).sync(), w = random_f64({3, 3}, 0.5, 1.5, true, 4).sync();
+  const auto results = in_every_way([&] {
+    const Tensor twofold = x * 2 + 1;  // beside the functions there are kernels
+    const Tensor scanned = recurrent(w, w[0], twofold[0], twofold);
+    const Tensor doubled = while_loop([](const Tensor& s) { return sum(s) < 100; }, twice, twofold);
+    return std::vector{scanned, doubled, cond(sum(doubled) > 0, cubed, twice, scanned)};
+  });
+  for (const auto& [way, got] : results) EXPECT_EQ(got, results[0].second) << way;
 }
 
 TEST(ControlFlowDraws, AreTheSameInBothModesAndFreshInEveryRun) {
