@@ -2,6 +2,7 @@
 #include "codegen_cpu/joined_rows.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -31,6 +32,7 @@ enum class Order : std::uint8_t {
   in_order,     // each its own
   each_row,     // the same row each time
   one_per_row,  // one for each row
+  rows,         // rows in order that lie elsewhere: of a part, or exchanged
   other
 };
 
@@ -47,7 +49,36 @@ Order order_of(const Kernel& kernel, const KernelLaunch& launch, std::size_t acc
     is_in_order = is_in_order && stride == before, is_each_row = is_each_row && stride == 0;
     before *= launch.sizes[axis];
   }
-  return is_in_order ? Order::in_order : is_each_row ? Order::each_row : Order::other;
+  return is_in_order ? Order::in_order : is_each_row ? Order::each_row : Order::rows;
+}
+
+/// Rows of up to kWide bytes, `step` bytes apart, one behind the other. So many are copied together where they belong
+/// to rows that follow: not of those that are last in memory.
+template <std::int64_t kWide>
+void copy_short_rows(char* to, const char* from, std::int64_t step, std::int64_t row_bytes, std::int64_t count) {
+  const std::int64_t apart = std::abs(step), near = apart == 0 ? count : kWide / apart + 1;
+  const std::int64_t first = step <= 0 ? std::min(near, count) : 0,
+                     end = std::max(first, count - std::max(near, kWide / row_bytes + 1));
+  const auto copy_exactly = [&](std::int64_t row) {
+    std::memcpy(to + row * row_bytes, from + row * step, static_cast<std::size_t>(row_bytes));
+  };
+  for (std::int64_t row = 0; row < first; ++row) copy_exactly(row);
+  for (std::int64_t row = first; row < end; ++row) std::memcpy(to + row * row_bytes, from + row * step, kWide);
+  for (std::int64_t row = end; row < count; ++row) copy_exactly(row);
+}
+void copy_rows(char* to, const char* from, std::int64_t step, std::int64_t row_bytes, std::int64_t count) {
+  if (step == row_bytes) {
+    std::memcpy(to, from, static_cast<std::size_t>(count * row_bytes));
+  } else if (row_bytes <= 8) {
+    copy_short_rows<8>(to, from, step, row_bytes, count);
+  } else if (row_bytes <= 16) {
+    copy_short_rows<16>(to, from, step, row_bytes, count);
+  } else if (row_bytes <= 32) {
+    copy_short_rows<32>(to, from, step, row_bytes, count);
+  } else {
+    for (std::int64_t row = 0; row < count; ++row, to += row_bytes, from += step)
+      std::memcpy(to, from, static_cast<std::size_t>(row_bytes));
+  }
 }
 
 /// The innermost axis that counts several rows.
@@ -70,7 +101,7 @@ class JoinedLaunch {
     for (std::size_t a = 0; a < kernel.accesses.size(); ++a) {
       const Order order = order_of(kernel, launch, a);
       orders_.push_back(order);
-      if (order == Order::each_row || order == Order::one_per_row) row_bytes += columns_ * bytes_of(a);
+      if (is_buffered(a)) row_bytes += columns_ * bytes_of(a);
     }
     tile_ = std::max<std::int64_t>(1, std::min(kTileBytes / row_bytes, kMostElements / columns_));
     pointers_.assign(launch.pointers, launch.pointers + kernel.accesses.size());
@@ -97,6 +128,7 @@ class JoinedLaunch {
       for (std::size_t a = 0; a < orders_.size(); ++a) {
         if (orders_[a] == Order::in_order) pointers_[a] = memory(a) + row * columns_ * bytes_of(a);
         if (orders_[a] == Order::one_per_row) fill_elements(a, row, rows);
+        if (orders_[a] == Order::rows) fill_rows(a, row, rows);
       }
       joined_.launch({.pointers = pointers_.data(),
                       .sizes = &elements,
@@ -116,7 +148,8 @@ class JoinedLaunch {
     return static_cast<std::int64_t>(byte_size(kernel_.accesses[access].dtype));
   }
   bool is_buffered(std::size_t access) const {
-    return orders_[access] == Order::each_row || orders_[access] == Order::one_per_row;
+    const Order order = orders_[access];
+    return order == Order::each_row || order == Order::one_per_row || order == Order::rows;
   }
   char* memory(std::size_t access) const { return static_cast<char*>(launch_.pointers[access]); }
   char* buffer(std::size_t access) const { return static_cast<char*>(pointers_[access]); }
@@ -137,15 +170,27 @@ class JoinedLaunch {
   }
   void fill_elements(std::size_t access, std::int64_t row, std::int64_t rows) {
     const std::int64_t run = launch_.sizes[rows_axis_], bytes = bytes_of(access);
+    const std::int64_t step = stride_of(kernel_, launch_, access, rows_axis_);
     char* to = buffer(access);
     for (std::int64_t done = 0; done < rows;) {
       const std::int64_t count = std::min(rows - done, run - (row + done) % run);
-      repeat_kernels().repeat(repeats_[access].get(), bytes,
-                              {.to = to,
-                               .from = memory(access) + offset(access, row + done) * bytes,
-                               .step = stride_of(kernel_, launch_, access, rows_axis_),
-                               .count = count,
-                               .times = columns_});
+      const char* const from = memory(access) + offset(access, row + done) * bytes;
+      if (step == 0)  // all the same element
+        repeat_kernels().repeat(nullptr, bytes,
+                                {.to = to, .from = from, .step = 0, .count = 1, .times = count * columns_});
+      else
+        repeat_kernels().repeat(repeats_[access].get(), bytes,
+                                {.to = to, .from = from, .step = step, .count = count, .times = columns_});
+      to += count * columns_ * bytes, done += count;
+    }
+  }
+  void fill_rows(std::size_t access, std::int64_t row, std::int64_t rows) {
+    const std::int64_t run = launch_.sizes[rows_axis_], bytes = bytes_of(access);
+    const std::int64_t step = stride_of(kernel_, launch_, access, rows_axis_) * bytes;
+    char* to = buffer(access);
+    for (std::int64_t done = 0; done < rows;) {
+      const std::int64_t count = std::min(rows - done, run - (row + done) % run);
+      copy_rows(to, memory(access) + offset(access, row + done) * bytes, step, columns_ * bytes, count);
       to += count * columns_ * bytes, done += count;
     }
   }
@@ -184,9 +229,6 @@ class JoinedExecutable final : public Executable {
 
 std::optional<Kernel> joined_kernel(const Kernel& kernel) {
   if (kernel.reduced != 0 || kernel.rank < 2) return std::nullopt;
-  const auto is_one_per_row = [&](const Access& a) { return a.axes != 0 && !steps_along(kernel, a); };
-  // Without one, neighboring axes are joined where a kernel is bound (runtime/steps/kernel_step.cpp).
-  if (std::ranges::none_of(kernel.accesses, is_one_per_row)) return std::nullopt;
   for (const Access& access : kernel.accesses)
     if (access.address_only || access.half != Half::none || access.gathered || access.guarded) return std::nullopt;
   for (const Store& store : kernel.stores)
@@ -232,7 +274,9 @@ bool has_rows_to_join(const Kernel& kernel, const KernelLaunch& launch) {
   // What is computed only from single elements and one row is better turned (turned_rows.h), or left as it is, unless
   // rows are too long for that, and much is computed in vectors that they do not fill.
   const bool reads_rows = std::ranges::any_of(kernel.program.instrs(), [&](const Instr& i) {
-    return i.prim == Prim::input && order_of(kernel, launch, i.index) == Order::in_order;
+    if (i.prim != Prim::input) return false;
+    const Order order = order_of(kernel, launch, i.index);
+    return order == Order::in_order || order == Order::rows;
   });
   const bool fills_vectors = is_long && least >= kFilledBytes && columns < kLongestJoinedRow;
   return (reads_rows || fills_vectors) && can_join_rows(kernel, launch);

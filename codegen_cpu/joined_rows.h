@@ -1,7 +1,8 @@
 // Map kernels of short rows, whose rows are joined.
 //
 // Operands and results that lie in order make one long row of many short ones; an operand that has one element for each
-// row, or the same row each time, is repeated in a buffer to fit. Vectors are full then, and several are computed side
+// row, or the same row each time, is repeated in a buffer to fit, and rows that lie elsewhere (of a part, or exchanged)
+// are copied there. Vectors are full then, and several are computed side
 // by side.
 #pragma once
 

@@ -53,6 +53,9 @@ struct ReduceLoops {
 struct WideSum {
   /// Of `n` contiguous elements.
   void (*row)(const void* x, std::int64_t n, std::uint64_t* total) = nullptr;
+  /// Of each of some such rows, `row_bytes` apart.
+  void (*rows)(const void* x, std::int64_t row_bytes, std::int64_t n, std::int64_t rows,
+               std::uint64_t* totals) = nullptr;
   /// Of each column of `rows` rows. Row r is at x + r * row_bytes.
   void (*columns)(const void* x, std::int64_t row_bytes, std::int64_t rows, std::int64_t columns,
                   std::uint64_t* totals) = nullptr;

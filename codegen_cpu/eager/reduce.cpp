@@ -2,8 +2,8 @@
 //
 // Axes are ordered and merged as the compiled path does it: reduced ones by how far elements lie apart, then neighbors
 // that are both reduced or both kept and that the strides allow. The last axis then decides: reduced, a row kernel;
-// kept, a column kernel. Blocks and their order are those of ir/kernel.h, so results do not depend on threads, and
-// eager equals compiled bit for bit.
+// kept, a column kernel. Blocks and their order are those of ir/kernel.h: results do not depend on threads or on the
+// mode.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -238,7 +238,7 @@ class ReductionCall {
   }
 
   void run_rows() const {
-    if (goes_side_by_side()) return run_side_by_side();
+    if (goes_side_by_side() && !(sums_narrow() && is_dense())) return run_side_by_side();
     constexpr std::int64_t kStates = 65536;  // kept at a time
     const std::int64_t rows = rows_.count();
     const std::int64_t batch = std::clamp<std::int64_t>(kStates / std::max<std::int64_t>(blocks_, 1), 1, kStates);
@@ -268,7 +268,9 @@ class ReductionCall {
     for (std::int64_t row = begin; row < end;) {
       const std::int64_t count = std::min({kMostRows, end - row, inner.size - row % inner.size}),
                          at = rows_.offset(row);
-      if (!converts() && is_dense())
+      if (is_dense() && sums_narrow())
+        sum_.rows(data() + at, inner.stride, reduced_.size, count, sums(states.at(0)));
+      else if (is_dense() && !converts())
         loops_.rows_of_one_block(data() + at, inner.stride, reduced_.size, count, states.at(0).at);
       else
         for (std::int64_t i = 0; i < count; ++i)
@@ -284,8 +286,7 @@ class ReductionCall {
   }
 
   // ---- Short rows side by side: vectors hold one element each of many rows, so that all their lanes count. The tree
-  // is that of rows: what a lane has is merged with what the lane half as far on has; lanes without an element would
-  // change nothing.
+  // is that of rows: a lane is merged with the one half as far on; lanes without an element would change nothing.
 
   /// Fewer rows along one axis are reduced one by one, unless they fill a vector.
   static constexpr std::int64_t kFewestSideBySide = 32;

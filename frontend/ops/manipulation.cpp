@@ -141,9 +141,11 @@ Tensor repeat(const Tensor& given, const Tensor& given_counts, std::optional<std
                            {{"counts", to_string(counts.dtype(), counts.shape()), ""}}, where,
                            "pass the sum of the counts as `total`"));
   const std::int64_t size = total ? *total : sum(counts, {}, false, where).item<std::int64_t>(where);
-  // Element j of the result is the first whose end lies beyond j.
-  const Tensor positions = searchsorted(ends, iota(size, 0, device(ends), where), Side::right, {}, where);
-  return take(x, positions, at, where);
+  // Element j of the result is the first whose end lies beyond j: as many ends as lie before.
+  const Tensor marks = zeros({size + 1}, DType::i64, device(ends), where);
+  const Tensor before = cumulative_sum(
+      index_add(marks, clip({ends, where}, 0, size), ones_like(ends, {}, where), 0, where), 0, false, where);
+  return take(x, slice(before, 0, 0, size, 1, where), at, where);
 }
 
 Tensor tile(const Tensor& x, const IntegerList& repetitions, Location where) {

@@ -130,7 +130,7 @@ TEST(JoinedRowsOf, BytesAndShortRows) {
   EXPECT_FALSE(joins(DType::f32, 8));
 }
 
-TEST(JoinedRowsOf, OnlyWhatLiesInOrder) {
+TEST(JoinedRowsOf, ResultsInOrderAndOperandsInRows) {
   const Kernel kernel = four_operands(DType::f32, 2);
   const std::int64_t sizes[] = {100, 8};
   std::vector<std::int64_t> strides{8, 1, 1, 0, 0, 1, 0, 0, 8, 1};
@@ -147,8 +147,10 @@ TEST(JoinedRowsOf, OnlyWhatLiesInOrder) {
   strides[8] = 9;  // rows of the result apart
   EXPECT_FALSE(can_join_rows(kernel, launch));
   strides[8] = 8, strides[0] = 16;  // rows of an operand apart
+  EXPECT_TRUE(can_join_rows(kernel, launch));
+  strides[0] = 8, strides[1] = 2;  // elements of an operand apart
   EXPECT_FALSE(can_join_rows(kernel, launch));
-  strides[0] = 8;
+  strides[1] = 1;
   KernelLaunch part = launch;
   part.column_end = 4;
   EXPECT_FALSE(can_join_rows(kernel, part));

@@ -4,6 +4,7 @@
 #endif
 
 #include <cstring>
+#include <utility>
 
 #include "codegen_cpu/eager/loop_tables.h"
 #include "codegen_cpu/eager/vector.h"
@@ -54,6 +55,27 @@ Register<std::uint64_t> lane_sums(Register<std::uint32_t> x) { return sums_of_ha
 template <class T> constexpr auto kOffset =
     static_cast<std::make_unsigned_t<T>>(std::is_signed_v<T> ? std::make_unsigned_t<T>(1) << (8 * sizeof(T) - 1) : 0);
 
+/// The first kPart bytes of a register from memory, and zeros behind them.
+template <class R, std::size_t kPart> R load_first(const char* from) {
+  R r{};
+  std::memcpy(&r, from, kPart);
+  return r;
+}
+/// Fewer bytes than a register has, of which those that are not there are zeros. Moves `from` behind what was read.
+template <class R> R load_some(const char*& from, std::int64_t bytes) {
+#if defined(__AVX512F__)
+  const char* const at = std::exchange(from, from + bytes);
+  return (R)_mm512_maskz_loadu_epi8((__mmask64{1} << bytes) - 1, at);
+#else
+  if constexpr (kRegisterBytes > 16)
+    if (bytes >= 16) return load_first<R, 16>(std::exchange(from, from + 16));
+  if (bytes >= 8) return load_first<R, 8>(std::exchange(from, from + 8));
+  if (bytes >= 4) return load_first<R, 4>(std::exchange(from, from + 4));
+  if (bytes >= 2) return load_first<R, 2>(std::exchange(from, from + 2));
+  return load_first<R, 1>(from++);
+#endif
+}
+
 template <class T> void sum_row(const void* x, std::int64_t n, std::uint64_t* total) {
   using U = std::make_unsigned_t<T>;
   constexpr std::int64_t kCount = kBytes / static_cast<std::int64_t>(sizeof(T));
@@ -66,13 +88,25 @@ template <class T> void sum_row(const void* x, std::int64_t n, std::uint64_t* to
   }
   for (; i + kCount <= n; i += kCount, from += kBytes)
     sums[0] += lane_sums(load_register<Register<U>>(from) ^ kOffset<T>);
-  std::uint64_t sum = sum_of(sums[0] + sums[1]) - static_cast<std::uint64_t>(i) * kOffset<T>;
-  for (; i < n; ++i, from += sizeof(T)) {
-    T element;
-    std::memcpy(&element, from, sizeof(T));
-    sum += static_cast<std::uint64_t>(static_cast<std::int64_t>(element));
-  }
-  *total = sum;
+  // Zeros behind the end are elements, too.
+  const char* const end = static_cast<const char*>(x) + n * static_cast<std::int64_t>(sizeof(T));
+  for (; from != end; i += kCount) sums[1] += lane_sums(load_some<Register<U>>(from, end - from) ^ kOffset<T>);
+  *total = sum_of(sums[0] + sums[1]) - static_cast<std::uint64_t>(i) * kOffset<T>;
+}
+
+template <class T>
+void sum_rows(const void* x, std::int64_t row_bytes, std::int64_t n, std::int64_t rows, std::uint64_t* totals) {
+  using U = std::make_unsigned_t<T>;
+  constexpr std::int64_t kInLane = 8 / static_cast<std::int64_t>(sizeof(T)), kLanes = kBytes / 8;
+  const char* from = static_cast<const char*>(x);
+  std::int64_t row = 0;
+  if (n == kInLane && row_bytes == 8)  // a row is a lane
+    for (; row + kLanes <= rows; row += kLanes, from += kBytes) {
+      const auto sums =
+          lane_sums(load_register<Register<U>>(from) ^ kOffset<T>) - static_cast<std::uint64_t>(kInLane) * kOffset<T>;
+      std::memcpy(totals + row, &sums, sizeof(sums));
+    }
+  for (; row < rows; ++row, from += row_bytes) sum_row<T>(from, n, totals + row);
 }
 
 /// A register of elements of twice the size. GCC takes elements of other sizes apart.
@@ -131,7 +165,7 @@ template <class T> void sum_columns(const void* x, std::int64_t row_bytes, std::
   }
 }
 
-template <class T> constexpr WideSum kWideSum{&sum_row<T>, &sum_columns<T>};
+template <class T> constexpr WideSum kWideSum{&sum_row<T>, &sum_rows<T>, &sum_columns<T>};
 
 }  // namespace
 
