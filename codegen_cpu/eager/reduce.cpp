@@ -287,7 +287,6 @@ class ReductionCall {
 
   // ---- Short rows side by side: vectors hold one element each of many rows, so that all their lanes count. The tree
   // is that of rows: a lane is merged with the one half as far on; lanes without an element would change nothing.
-
   /// Fewer rows along one axis are reduced one by one, unless they fill a vector.
   static constexpr std::int64_t kFewestSideBySide = 32;
   bool has_enough_rows(const MergedAxis& axis) const {
