@@ -42,9 +42,14 @@ Value* Accesses::load_apart(unsigned access, Value* first, const Span& span, uns
     if (has_masked(access)) {
       Type* const type = memory_type(b_.getContext(), kernel_.accesses[access].dtype, b_.lanes());
       Value* const zeros = llvm::Constant::getNullValue(type);
-      return b_.when(b_.CreateICmpSGT(count, b_.i64(0)), {zeros}, [&] {
-        return Values{b_.CreateMaskedGather(type, lane_addresses(access, first), llvm::Align(bytes), mask, zeros)};
-      });
+      const auto gathered = [&] {
+        return b_.when(b_.CreateICmpSGT(count, b_.i64(0)), {zeros}, [&] {
+          return Values{b_.CreateMaskedGather(type, lane_addresses(access, first), llvm::Align(bytes), mask, zeros)};
+        });
+      };
+      if (!wide_) return gathered();
+      return b_.either(
+          has_step(access, -1), [&] { return Values{load_reversed(access, first, mask)}; }, gathered);
     }
     if (!b_.isa().masks || bytes * b_.lanes() < kNarrowest) return Values{by_lane(count)};
     return Values{load_by_step(access, first, mask, count, [&] { return by_lane(count); })};
