@@ -62,11 +62,9 @@ void PlanTrial::choose() {
   const bool is_clear = play > kClear * run || run > kClear * play;
   if (times < (is_clear ? kFew : kTimes)) return;
   const bool is_plan = run <= play;
+  const bool is_last = stage_.load(kRelaxed) != Stage::first || (is_plan ? is_clear : run > kHopeless * play);
   // The kernels of a plan that is used much are compiled for speed without being asked.
-  stage_.store(is_clear || stage_.load(kRelaxed) != Stage::first ? Stage::last
-               : is_plan                                         ? Stage::to_repeat
-                                                                 : Stage::to_warm_up,
-               kRelaxed);
+  stage_.store(is_last ? Stage::last : is_plan ? Stage::to_repeat : Stage::to_warm_up, kRelaxed);
   used_ns_.store(0, kRelaxed);
   choice_.store(is_plan ? Choice::plan : Choice::calls, kRelaxed);
 }

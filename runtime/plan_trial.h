@@ -6,16 +6,17 @@
 
 namespace fermata {
 
-/// The choice for sizes that are alike. Calls are op by op in a sync, and a plan of calls in a compiled
-/// function. Once both times are known, the faster way is used. Where neither
-/// takes kClear times as long as the other, both are measured again after some use: something else may have disturbed
-/// the times, and by then the plan's kernels have been compiled for speed.
+/// The choice for sizes that are alike. Calls are op by op in a sync, and a plan of calls in a compiled function. Once
+/// both times are known, the faster way is used. Both are measured again after some use, unless calls take kClear times
+/// as long as the plan: something else may have disturbed the times, and by then the plan's kernels have been compiled
+/// for speed, which short rows gain several times of. A plan that takes kHopeless times as long as calls is not tried
+/// again.
 class PlanTrial {
  public:
   /// Times of each that are measured: in turn, so that both meet the same disturbance. The first run binds the plan,
   /// and counts for nothing. Few are enough where the choice is clear.
   static constexpr unsigned kTimes = 8, kFew = 3, kMostPlays = 16;
-  static constexpr double kClear = 2;
+  static constexpr double kClear = 2, kHopeless = 8;
   /// The use after which a choice is tried again: what compiling kernels for speed costs, about; more where one thread
   /// has to wait for it.
   static constexpr std::uint64_t kUseNs = 30'000'000, kUseOfOneThreadNs = 200'000'000;
