@@ -83,6 +83,9 @@ void gather_elements(char* to, const char* from, std::int64_t stride, std::int64
   constexpr auto kElement = static_cast<std::int64_t>(kBytes);
   constexpr std::make_integer_sequence<int, ElementVector<kBytes>::kCount> kLanes;
   std::int64_t i = 0;
+  constexpr std::int64_t kFew = 8;  // of which a call takes longer
+  if (stride == kElement && count >= kFew)
+    return static_cast<void>(std::memcpy(to, from, static_cast<std::size_t>(count * kElement)));
   if (stride == -kElement) return reverse_elements<kBytes>(to, from, count, reversed);
   if (stride == 2 * kElement) i = every_other_element<kBytes>(to, from, count, kLanes);
   for (; i < count; ++i) std::memcpy(to + i * kElement, from + i * stride, kBytes);
