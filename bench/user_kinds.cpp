@@ -489,6 +489,20 @@ std::vector<Case> user_kinds() {
       of("sort_triples_160Kx3", {{160'000, 3}}, [](const Tensors& in) { return fm::sort(in[0]); }),
       of("argsort_rows_70Kx7", {{70'000, 7}}, [](const Tensors& in) { return fm::argsort(in[0]); }),
       of("median_30Kx61", {{30'000, 61}}, [](const Tensors& in) { return fm::median(in[0], 1); }),
+      of("top_33_2000x515", {{2000, 515}}, [](const Tensors& in) { return fm::topk(in[0], 33).indices; }),
+      of("unit_vectors_300Kx3", {{300'000, 3}},
+         [](const Tensors& in) { return in[0] / fm::sqrt(fm::sum(in[0] * in[0], 1, true)); }),
+      of("crop_colors_12x230x240x3", {{12, 230, 240, 3}, {3}},
+         [](const Tensors& in) { return (in[0].slice(1, 10, -10).slice(2, 10, -10) - in[1]) * 0.5; }),
+      with(
+          "flip_where_16x170x160x3",
+          [] {
+            return Tensors{integers(1, 0, 256, {16, 170, 160, 3}, DType::u8),
+                           integers(2, 0, 2, {16, 1, 1, 1}, DType::u8)};
+          },
+          [](const Tensors& in) { return fm::where(in[1] > 0, fm::flip(in[0], {2}), in[0]); }),
+      of_integers("byte_row_sums_50Kx32", 0, 256, {50'000, 32}, DType::u8,
+                  [](const Tensors& in) { return fm::sum(in[0], 1); }),
       of("topk_indices_4000x700", {{4000, 700}}, [](const Tensors& in) { return fm::topk(in[0], 5).indices; }),
       of("searchsorted_600K", {{3000}, {600'000}},
          [](const Tensors& in) { return fm::searchsorted(fm::sort(in[0]), in[1]); }),

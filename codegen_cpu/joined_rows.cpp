@@ -17,6 +17,8 @@ namespace {
 
 /// Buffers of a tile stay in the first-level cache.
 constexpr std::int64_t kTileBytes = 24 << 10, kMostElements = 32768;
+/// Elements of a run that is worth a launch of its own.
+constexpr std::int64_t kLongRun = 256;
 /// Rows along the innermost axis: fewer are not worth the calls for each.
 constexpr std::int64_t kFewestRows = 16;
 
@@ -104,6 +106,10 @@ class JoinedLaunch {
       if (is_buffered(a)) row_bytes += columns_ * bytes_of(a);
     }
     tile_ = std::max<std::int64_t>(1, std::min(kTileBytes / row_bytes, kMostElements / columns_));
+    const std::int64_t run = launch.sizes[rows_axis_];
+    runs_in_place_ = run * columns_ >= kLongRun;
+    for (std::size_t a = 0; a < orders_.size(); ++a)
+      if (orders_[a] == Order::rows && stride_of(kernel, launch, a, rows_axis_) != columns_) runs_in_place_ = false;
     pointers_.assign(launch.pointers, launch.pointers + kernel.accesses.size());
   }
 
@@ -123,12 +129,18 @@ class JoinedLaunch {
       if (orders_[a] == Order::one_per_row) find_order(a, tile);
     }
     const std::vector<std::int64_t> strides(orders_.size(), 1), offsets(orders_.size(), 0);
-    for (std::int64_t row = launch_.row_begin; row < launch_.row_end; row += tile) {
-      const std::int64_t rows = std::min(tile, launch_.row_end - row), elements = rows * columns_;
+    for (std::int64_t row = launch_.row_begin, rows = 0; row < launch_.row_end; row += rows) {
+      rows = std::min(tile, launch_.row_end - row);
+      if (runs_in_place_) rows = std::min(rows, launch_.sizes[rows_axis_] - row % launch_.sizes[rows_axis_]);
+      const std::int64_t elements = rows * columns_;
       for (std::size_t a = 0; a < orders_.size(); ++a) {
         if (orders_[a] == Order::in_order) pointers_[a] = memory(a) + row * columns_ * bytes_of(a);
         if (orders_[a] == Order::one_per_row) fill_elements(a, row, rows);
-        if (orders_[a] == Order::rows) fill_rows(a, row, rows);
+        if (orders_[a] != Order::rows) continue;
+        if (runs_in_place_)
+          pointers_[a] = memory(a) + offset(a, row) * bytes_of(a);
+        else
+          fill_rows(a, row, rows);
       }
       joined_.launch({.pointers = pointers_.data(),
                       .sizes = &elements,
@@ -149,7 +161,7 @@ class JoinedLaunch {
   }
   bool is_buffered(std::size_t access) const {
     const Order order = orders_[access];
-    return order == Order::each_row || order == Order::one_per_row || order == Order::rows;
+    return order == Order::each_row || order == Order::one_per_row || (order == Order::rows && !runs_in_place_);
   }
   char* memory(std::size_t access) const { return static_cast<char*>(launch_.pointers[access]); }
   char* buffer(std::size_t access) const { return static_cast<char*>(pointers_[access]); }
@@ -207,7 +219,8 @@ class JoinedLaunch {
   const KernelLaunch& launch_;
   const std::int64_t columns_;
   const unsigned rows_axis_;
-  std::int64_t tile_ = 1;  // rows
+  std::int64_t tile_ = 1;       // rows
+  bool runs_in_place_ = false;  // rows that lie elsewhere are long runs there, which are not copied
   std::vector<Order> orders_;
   std::vector<std::unique_ptr<RepeatOrder>> repeats_;  // of operands with one element for each row
   std::vector<void*> pointers_;

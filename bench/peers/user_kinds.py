@@ -141,6 +141,7 @@ class UserKinds:
         return x.sum(1)
 
     byte_sums = row_sums
+    byte_row_sums = row_sums
 
     def transposed_sums(self, x):
         return x.mT.sum(1)
@@ -162,6 +163,15 @@ class UserKinds:
 
     def argsort_rows(self, x):
         return self.argsort(x)
+
+    def unit_vectors(self, x):
+        return x / self.xp.sqrt((x * x).sum(1)[:, None])
+
+    def crop_colors(self, x, color):
+        return (x[:, 10:-10, 10:-10] - color) * 0.5
+
+    def flip_where(self, x, chosen):
+        return self.xp.where(chosen > 0, self.xp.flip(x, (2,)), x)
 
     def stretched_u8(self, x):
         return self.xp.broadcast_to(x[:, :1], (1500, 1500)) + 7
@@ -575,6 +585,9 @@ class TorchUserKinds(UserKinds):
     def topk_indices(self, x):
         return self.torch.topk(x, 5)[1]
 
+    def top_33(self, x):
+        return self.torch.topk(x, 33)[1]
+
     def take_along(self, x, at):
         return self.torch.take_along_dim(x, at, 1)
 
@@ -666,6 +679,9 @@ class JaxUserKinds(UserKinds):
     def topk_indices(self, x):
         return self.jax.lax.top_k(x, 5)[1]
 
+    def top_33(self, x):
+        return self.jax.lax.top_k(x, 33)[1]
+
     def one_hot(self, x):
         return self.jax.nn.one_hot(x, 45)
 
@@ -731,7 +747,9 @@ ROWS = ["group_means_400K", "one_hot_70Kx45", "embedding_gradient_20Kx48", "cros
         "mlp_gradient_90x200x300", "horner_f64_900x1100", "batch_statistics_32x40x27x27", "window_max_300x5000",
         "dilate_700x900", "local_contrast_500x700",
         "kmeans_20Kx30x9", "forward_algorithm_60x50", "unpack_bits_900K", "sort_i16_3M", "sort_u8_900x5000",
-        "sort_f64_700K", "argsort_i64_500K", "median_30Kx61", "topk_indices_4000x700", "searchsorted_600K",
+        "sort_f64_700K", "argsort_i64_500K", "median_30Kx61", "topk_indices_4000x700", "top_33_2000x515",
+        "unit_vectors_300Kx3", "crop_colors_12x230x240x3", "flip_where_16x170x160x3", "byte_row_sums_50Kx32",
+        "searchsorted_600K",
         "cumprod_500x4000", "cumsum_columns_70Kx30", "cumsum_i32_900x6000", "depthwise_5x5_6x64x41x41",
         "blur_3x900x1100", "conv1d_16x40x2000", "take_columns_3000x700", "take_along_300Kx5", "distances_1100x900x5",
         "max_middle_60x3000x7", "uniform_4M", "normal_3M", "half_gelu_5M"]
