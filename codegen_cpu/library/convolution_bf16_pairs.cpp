@@ -24,8 +24,8 @@ namespace fermata {
 namespace {
 
 constexpr std::size_t kMostAxes = 3;
-/// Channels up to which windows are written down, and elements of one at most.
-constexpr std::int64_t kFewChannels = 16, kMostOfWindow = 512;
+/// Channels up to which windows are written down, and elements of one and of an image's at most.
+constexpr std::int64_t kFewChannels = 16, kMostOfWindow = 128, kMostOfWindows = 1 << 24;
 /// What a task reads and writes of images stays in the second-level cache while panels pass by.
 constexpr std::int64_t kBlockBytes = 384 << 10;
 
@@ -52,7 +52,9 @@ struct Windows {
       if (is_gradient) axis.before = axis.reach() - axis.before;
     }
     const Axis& last = axes[kMostAxes - 1];
-    writes_windows = groups == 1 && channels < kFewChannels && last.taps > 1 && last.taps * channels <= kMostOfWindow;
+    const std::int64_t each = last.taps * channels;
+    writes_windows = groups == 1 && channels < kFewChannels && last.taps > 1 && each <= kMostOfWindow &&
+                     axes[0].seen() * axes[1].seen() * last.out * each <= kMostOfWindows;
   }
   struct Axis {
     std::int64_t in = 1, out = 1, taps = 1, stride = 1, dilation = 1, before = 0;

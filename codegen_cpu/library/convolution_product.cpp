@@ -5,6 +5,7 @@
 // same bits.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "codegen_cpu/eager/eager.h"
 #include "codegen_cpu/irregular/dense_elements.h"
@@ -108,7 +109,9 @@ void convolution_product(const CallArgs& args) {
   const TensorView sides[] = {{in.data, dtype, 2, lhs_sizes, lhs_strides}, p.weight};
   const TensorView out{by_places ? p.out.data : results.data(), dtype, 2, out_sizes, out_strides};
   CallArgs product{Op::matmul, sides, {&out, 1}, {}, {}};
-  product.epilogue = by_places ? args.epilogue : nullptr;
+  std::optional<Epilogue> in_place;  // what follows writes to where the result is, as a rule
+  if (by_places && args.epilogue != nullptr) in_place = *args.epilogue, in_place->takes_tiles_elsewhere = false;
+  product.epilogue = in_place ? &*in_place : nullptr;
   choose(p).kernel(product);
   if (by_places) return;
   const Shape strides = channels_last_strides({p.out.sizes, p.out.rank});
