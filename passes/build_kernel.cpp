@@ -163,12 +163,28 @@ class KernelBuilder {
     return i.prim == Prim::convert && compute_dtype(narrow) == i.type && narrow != i.type &&
            program()[i.a].type == narrow;
   }
-  /// What was rounded to a dtype to become `v`, for ops that may as well be rounded behind: relu and the larger or
-  /// smaller of two are monotone, as rounding is.
+  /// What was rounded to a dtype to become `v`, for ops that may as well be rounded behind: relu is monotone, as
+  /// rounding is, and keeps zero.
   ValueId before_rounding(ValueId v, DType dtype) {
     if (!is_floating(dtype) || !is_widened(v, dtype)) return v;
     const Instr& rounded = program()[program()[v].a];
     return rounded.prim == Prim::convert && program()[rounded.a].type == program()[v].type ? rounded.a : v;
+  }
+  /// The same for the larger or smaller of two, which are monotone, too. Of two zeros they give the first one with its
+  /// sign, so what rounds to a zero becomes that zero here.
+  ValueId before_rounding_but_zeros(ValueId v, DType dtype) {
+    if (dtype != DType::f16 && dtype != DType::bf16) return v;
+    const ValueId wide = before_rounding(v, dtype);
+    if (wide == v) return v;
+    const float largest = dtype == DType::f16 ? 0x1p-25f : 0x1p-134f;  // that rounds to zero
+    const auto f32 = [&](Prim prim, ValueId a, ValueId b = kNoValue) {
+      return program().add({.prim = prim, .type = DType::f32, .a = a, .b = b});
+    };
+    const ValueId limit = program().constant(DType::f32, constant_bits(largest)),
+                  zero = f32(Prim::mul, wide, program().constant(DType::f32, 0));
+    const ValueId is_zero =
+        program().add({.prim = Prim::le, .type = DType::boolean, .a = f32(Prim::abs, wide), .b = limit});
+    return program().add({.prim = Prim::select, .type = DType::f32, .a = is_zero, .b = zero, .c = wide});
   }
   ValueId load(std::int32_t operand) {
     const auto access = static_cast<std::size_t>(-1 - operand);
@@ -326,8 +342,9 @@ class KernelBuilder {
         const Formula& f = pointwise_formula(n.op, compute_dtype(operand_dtype(g_, n)));
         std::vector<ValueId> operands;
         for (std::size_t k = 0; k < n.operands.size(); ++k) operands.push_back(operand(v, at, k));
-        if (n.op == Op::relu || n.op == Op::maximum || n.op == Op::minimum)
-          for (ValueId& operand : operands) operand = before_rounding(operand, n.dtype);
+        if (n.op == Op::relu) operands[0] = before_rounding(operands[0], n.dtype);
+        if (n.op == Op::maximum || n.op == Op::minimum)
+          for (ValueId& operand : operands) operand = before_rounding_but_zeros(operand, n.dtype);
         return round_to(program().inline_program(f.program, operands, f.results)[0], n.dtype);
       }
       case Family::random: {

@@ -13,7 +13,6 @@
 #include "codegen_cpu/library/convolution_problem.h"
 #include "codegen_cpu/library/product_rates.h"
 #include "dispatch/kernel_files.h"
-#include "ir/channels_last.h"
 #include "ir/shape.h"
 #include "runtime/prepacked_weights.h"
 #include "runtime/thread_pool.h"
@@ -378,20 +377,11 @@ void multiply(const Windows& w, const Result& result) {
 
 void convolution_bf16_pairs(const CallArgs& args) {
   const ConvolutionProblem problem(args);
-  const Windows w(problem);
-  const TensorView& out = w.out;
-  const std::int64_t channels = out.sizes[1];
-  if (has_channels_last(out)) return multiply(w, {static_cast<std::byte*>(out.data), channels, args.epilogue});
-  const Scratch<std::uint16_t> results(out.element_count());
-  multiply(w, {reinterpret_cast<std::byte*>(results.data()), channels, nullptr});
-  const Shape strides = channels_last_strides({out.sizes, out.rank});
-  TensorView from = out;
-  from.data = results.data(), from.strides = strides.data();
-  copy_elements(out, from);
-  if (args.epilogue == nullptr) return;
-  const std::int64_t planes = out.sizes[0] * channels;
-  parallel_for(0, planes, static_cast<double>(out.element_count() / planes),
-               [&](std::int64_t b, std::int64_t e) { run_on_planes(args.epilogue, out, b, e - b); });
+  Windows w(problem);
+  run_channels_last(args, [&](const TensorView& result, Epilogue* epilogue) {
+    w.out = result;
+    multiply(w, {static_cast<std::byte*>(result.data), result.sizes[1], epilogue});
+  });
 }
 
 bool convolution_bf16_pairs_fits(const CallArgs& args) {

@@ -4,23 +4,15 @@
 #include "codegen_cpu/library/convolution_depthwise_images.h"
 #include "codegen_cpu/library/product_rates.h"
 #include "dispatch/kernel_files.h"
-#include "ir/shape.h"
 
 namespace fermata {
 
 void convolution_depthwise_bf16(const CallArgs& args) {
-  const TensorView& out = args.outputs[0];
   ConvolutionProblem problem(args);
-  if (has_channels_last(out)) return DepthwiseImages<std::uint16_t>(problem, args.epilogue).run();
-  const Scratch<std::uint16_t> result(out.element_count());
-  const Shape strides = channels_last_strides({out.sizes, out.rank});
-  problem.y.data = result.data(), problem.y.strides = strides.data();
-  DepthwiseImages<std::uint16_t>(problem, nullptr).run();
-  copy_elements(out, problem.y);
-  if (args.epilogue == nullptr) return;
-  const std::int64_t planes = out.sizes[0] * out.sizes[1];
-  parallel_for(0, planes, static_cast<double>(out.element_count() / planes),
-               [&](std::int64_t b, std::int64_t e) { run_on_planes(args.epilogue, out, b, e - b); });
+  run_channels_last(args, [&](const TensorView& result, Epilogue* epilogue) {
+    problem.y = result;
+    DepthwiseImages<std::uint16_t>(problem, epilogue).run();
+  });
 }
 
 bool convolution_depthwise_bf16_fits(const CallArgs& args) {

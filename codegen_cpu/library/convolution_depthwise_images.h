@@ -107,9 +107,7 @@ template <class E> class DepthwiseImages {
     parallel_for(0, p_.images() * rows, static_cast<double>(row) * depthwise_ns(p_.window()),
                  [&](std::int64_t begin, std::int64_t end) {
                    const Scratch<const E*> room(p_.window() * kDepthwisePlaces);
-                   // Of f32, what follows writes to where the result is as a rule, which is then in a cache already.
-                   const bool is_elsewhere =
-                       sizeof(E) < sizeof(float) && epilogue_ != nullptr && epilogue_->takes_tiles_elsewhere;
+                   const bool is_elsewhere = epilogue_ != nullptr && epilogue_->takes_tiles_elsewhere;
                    const Scratch<E> tile(is_elsewhere ? together * row : 0);
                    for (std::int64_t first = begin; first < end; first += together) {
                      const std::int64_t last = std::min(first + together, end);

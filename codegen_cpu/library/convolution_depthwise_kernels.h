@@ -2,8 +2,9 @@
 // instruction set (convolution_depthwise_*.cpp).
 //
 // Of a plane rows are copied with their padding, each place of a step apart, so that every tap reads whole vectors.
-// Products are added up tap by tap, those of the padding, too; nothing is contracted, so bits are the same on every
-// processor and for either order.
+// Products are added up tap by tap, those of the padding, too. Of f32 nothing is contracted, so bits are the same on
+// every processor and for either order; of bf16, whose images have their channels innermost, processors with FMA round
+// a product and its sum once.
 #pragma once
 
 #include <cstdint>

@@ -69,6 +69,21 @@ void run_on_rows(const Epilogue& epilogue, const TensorView& result, const Resul
   }
 }
 
+void run_channels_last(const CallArgs& args, FunctionRef<void(const TensorView&, Epilogue*)> run) {
+  const TensorView& out = args.outputs[0];
+  if (has_channels_last(out)) return run(out, args.epilogue);
+  const Scratch<std::byte> beside(out.element_count() * static_cast<std::int64_t>(byte_size(out.dtype)));
+  const Shape strides = channels_last_strides({out.sizes, out.rank});
+  TensorView result = out;
+  result.data = beside.data(), result.strides = strides.data();
+  run(result, nullptr);
+  copy_elements(out, result);
+  if (args.epilogue == nullptr) return;
+  const std::int64_t planes = out.sizes[0] * out.sizes[1];
+  parallel_for(0, planes, static_cast<double>(out.element_count() / planes),
+               [&](std::int64_t b, std::int64_t e) { run_on_planes(args.epilogue, out, b, e - b); });
+}
+
 ImageParts::ImageParts(std::int64_t images)
     : size(std::max<std::int64_t>(1, images / kParts)), count((images + size - 1) / size) {}
 

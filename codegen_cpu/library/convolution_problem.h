@@ -52,6 +52,10 @@ struct ResultRows {
 /// Runs an epilogue on them where channels lie innermost; the first one is a multiple of 64.
 void run_on_rows(const Epilogue& epilogue, const TensorView& result, const ResultRows& rows);
 
+/// Calls `run` with a result whose channels lie innermost and the epilogue that it runs: with the call's own, or with
+/// one beside it, which is then copied and followed by the epilogue plane by plane.
+void run_channels_last(const CallArgs& args, FunctionRef<void(const TensorView& result, Epilogue* epilogue)> run);
+
 /// Images are worked through in parts of equal size, about as many as keep every processor busy.
 struct ImageParts {
   explicit ImageParts(std::int64_t images);

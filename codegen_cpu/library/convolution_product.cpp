@@ -5,7 +5,6 @@
 // same bits.
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 #include "codegen_cpu/eager/eager.h"
 #include "codegen_cpu/irregular/dense_elements.h"
@@ -90,12 +89,9 @@ Choice choose(const Product& p) {
 void convolution_product(const CallArgs& args) {
   const ConvolutionProblem problem(args);
   const Product p(problem);
-  const bool by_places = has_channels_last(p.out);
   std::int64_t step = p.step();
   const DType dtype = p.out.dtype;
-  const auto bytes = static_cast<std::int64_t>(byte_size(dtype));
-  const Scratch<std::byte> brought(step != 0 ? 0 : p.in.element_count() * bytes);
-  const Scratch<std::byte> results(by_places ? 0 : p.out.element_count() * bytes);
+  const Scratch<std::byte> brought(step != 0 ? 0 : p.in.element_count() * static_cast<std::int64_t>(byte_size(dtype)));
   TensorView in = p.in;
   if (step == 0) {
     const Shape strides = channels_last_strides(p.sizes);
@@ -107,21 +103,12 @@ void convolution_product(const CallArgs& args) {
   const std::int64_t lhs_sizes[] = {p.places(), p.k}, lhs_strides[] = {step, 1};
   const std::int64_t out_sizes[] = {p.places(), p.columns}, out_strides[] = {p.columns, 1};
   const TensorView sides[] = {{in.data, dtype, 2, lhs_sizes, lhs_strides}, p.weight};
-  const TensorView out{by_places ? p.out.data : results.data(), dtype, 2, out_sizes, out_strides};
-  CallArgs product{Op::matmul, sides, {&out, 1}, {}, {}};
-  std::optional<Epilogue> in_place;  // what follows writes to where the result is, as a rule
-  if (by_places && args.epilogue != nullptr) in_place = *args.epilogue, in_place->takes_tiles_elsewhere = false;
-  product.epilogue = in_place ? &*in_place : nullptr;
-  choose(p).kernel(product);
-  if (by_places) return;
-  const Shape strides = channels_last_strides({p.out.sizes, p.out.rank});
-  TensorView from = p.out;
-  from.data = results.data(), from.strides = strides.data();
-  copy_elements(p.out, from);
-  if (args.epilogue == nullptr) return;
-  const std::int64_t planes = p.out.sizes[0] * p.columns;
-  parallel_for(0, planes, static_cast<double>(p.out.element_count() / planes),
-               [&](std::int64_t b, std::int64_t e) { run_on_planes(args.epilogue, p.out, b, e - b); });
+  run_channels_last(args, [&](const TensorView& result, Epilogue* epilogue) {
+    const TensorView out{result.data, dtype, 2, out_sizes, out_strides};
+    CallArgs product{Op::matmul, sides, {&out, 1}, {}, {}};
+    product.epilogue = epilogue;
+    choose(p).kernel(product);
+  });
 }
 
 bool convolution_product_fits(const CallArgs& args) {

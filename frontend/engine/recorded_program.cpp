@@ -54,7 +54,7 @@ ProgramNode program_node(const Walk& walk, std::uint32_t number, const DrawnRang
     if (in != nullptr && (n.op != Op::where || k > 0)) p.scalar_dtype = scalar_dtype(in->dtype);
   }
   p.attributes = attributes_of(n);
-  if (n.extra != nullptr) p.subgraphs = n.extra->subgraphs, p.context = n.extra->context;
+  if (n.extra != nullptr) p.subgraphs = n.extra->subgraphs;
   if (n.extra != nullptr && !n.extra->scalars.empty())
     p.scalars.assign(n.extra->scalars.begin(), n.extra->scalars.end());
   else if (host_numbers != 0)
@@ -69,7 +69,7 @@ namespace {
 GraphNode graph_node(const ProgramNode& n, const std::vector<ValueId>& values, std::uint64_t key) {
   GraphNode out;
   out.op = n.op, out.dtype = n.type.type.dtype, out.shape = n.type.type.shape, out.where = n.where;
-  out.attributes = n.attributes, out.scalars = n.scalars, out.subgraphs = n.subgraphs, out.context = n.context;
+  out.attributes = n.attributes, out.scalars = n.scalars, out.subgraphs = n.subgraphs;
   if (n.is_drawn) out.scalars[0] = key;
   std::uint16_t scalar = 0;
   for (const std::uint32_t in : n.operands)

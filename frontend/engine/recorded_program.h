@@ -87,7 +87,6 @@ struct ProgramNode {
   std::int32_t leaf = -1;  // its index among the leaves
   Location where{};
   std::shared_ptr<const Subgraphs> subgraphs{};  // its functions
-  std::uint32_t context = 0;                     // of a boxed call, as in ir/graph.h
 };
 
 struct Program {

@@ -138,7 +138,10 @@ void BoundEpilogue::run(Run& run) {
   const auto* const data = static_cast<const std::byte*>(run.address(slot, call.output().byte_offset));
   const auto element_bytes = static_cast<std::int64_t>(byte_size(call.output().dtype));
   TileRunner tiles(kernel, launch, {slot, data, element_bytes}, element_count(result) / columns, columns);
-  Epilogue epilogue{.on_tile = tiles, .takes_tiles_elsewhere = is_read_by_kernel_only_ && kernel.can_move_pointers()};
+  // Where the kernel writes over the result, a tile elsewhere would be a copy more.
+  const bool overwrites = launch.pointers[kernel.step().stores[0]] == data;
+  Epilogue epilogue{.on_tile = tiles,
+                    .takes_tiles_elsewhere = is_read_by_kernel_only_ && !overwrites && kernel.can_move_pointers()};
   std::tie(epilogue.reads, epilogue.read_bytes) = kernel.operand_beside(slot);
   if (is_read_by_kernel_only_) epilogue.kernel = kernel.step().executable.get(), epilogue.launch = &launch;
   call.run(run, &epilogue);
