@@ -88,15 +88,15 @@ class VariableExecutable final : public LoadedExecutable {
       if (const Executable* const narrowed = narrowed_for(launch, points, may_stream)) return *narrowed;
     if (joined_ && has_rows_to_join(kernel_, launch)) {
       if (const Executable* const joined = variants_->joined.load(std::memory_order_acquire)) return *joined;
-      return is_worth_widening(points) ? variant({.streamed = 0, .wide = true, .joined = true}) : *this;
+      return is_worth_widening(saved_by_filling(launch, 1)) ? variant({.streamed = 0, .wide = true, .joined = true})
+                                                            : *this;
     }
     if (turned_ && has_short_rows(kernel_, launch, longest_turned_)) {
       if (const Executable* const turned = variants_->turned.load(std::memory_order_acquire)) return *turned;
-      // A block of a short row costs what one does that fills all lanes, and turned nearly nothing of that.
-      constexpr std::int64_t kSaved = 8 * std::int64_t{kReductionLanes};
       const std::int64_t blocks = kernel_.reduced != 0 ? reduction_blocks(kernel_, launch.sizes) : 1;
-      const std::int64_t saved = (launch.row_end - launch.row_begin) * blocks * kSaved;
-      return is_worth_widening(saved) ? variant({.streamed = 0, .wide = true, .turned = true}) : *this;
+      return is_worth_widening(saved_by_filling(launch, blocks))
+                 ? variant({.streamed = 0, .wide = true, .turned = true})
+                 : *this;
     }
     if (staged_ && may_stream && has_tall_columns(kernel_, *staged_, launch)) {
       if (const Executable* const staged = variants_->staged.load(std::memory_order_acquire)) return *staged;
@@ -127,6 +127,13 @@ class VariableExecutable final : public LoadedExecutable {
     std::int64_t points = 1;
     for (unsigned axis = 0; axis < kernel_.rank; ++axis) points *= launch.sizes[axis];
     return points;
+  }
+
+  /// Points whose time is saved where rows of a few blocks fill vectors: a block of a short row costs what one does
+  /// that fills all lanes, and more.
+  static std::int64_t saved_by_filling(const KernelLaunch& launch, std::int64_t blocks) {
+    constexpr std::int64_t kSaved = 8 * std::int64_t{kReductionLanes};
+    return (launch.row_end - launch.row_begin) * blocks * kSaved;
   }
 
   /// Smaller launches take less than finding out how their operands lie.

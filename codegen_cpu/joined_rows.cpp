@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "codegen_cpu/irregular/near_rows.h"
 #include "codegen_cpu/irregular/positions.h"
 #include "codegen_cpu/irregular/repeat.h"
 #include "codegen_cpu/turned_rows.h"
@@ -34,7 +35,7 @@ enum class Order : std::uint8_t {
   in_order,     // each its own
   each_row,     // the same row each time
   one_per_row,  // one for each row
-  rows,         // rows in order that lie elsewhere: of a part, or exchanged
+  rows,         // rows that lie elsewhere: of a part, or exchanged; elements may be, too, in a few bytes
   other
 };
 
@@ -42,7 +43,14 @@ Order order_of(const Kernel& kernel, const KernelLaunch& launch, std::size_t acc
   const unsigned last = kernel.rank - 1u;
   if (kernel.accesses[access].axes == 0) return Order::one;
   if (!steps_along(kernel, kernel.accesses[access])) return Order::one_per_row;
-  if (stride_of(kernel, launch, access, last) != 1) return Order::other;
+  const std::int64_t inner_step = stride_of(kernel, launch, access, last);
+  if (inner_step != 1) {
+    constexpr std::int64_t kNear = 16;  // bytes, which any vector holds
+    const std::int64_t reach = 1 + (launch.sizes[last] - 1) * std::abs(inner_step);
+    const bool is_near =
+        inner_step != 0 && reach * static_cast<std::int64_t>(byte_size(kernel.accesses[access].dtype)) <= kNear;
+    return is_near ? Order::rows : Order::other;
+  }
   bool is_in_order = true, is_each_row = true;
   std::int64_t before = launch.sizes[last];
   for (unsigned axis = last; axis-- > 0;) {
@@ -109,7 +117,8 @@ class JoinedLaunch {
     const std::int64_t run = launch.sizes[rows_axis_];
     runs_in_place_ = run * columns_ >= kLongRun;
     for (std::size_t a = 0; a < orders_.size(); ++a)
-      if (orders_[a] == Order::rows && stride_of(kernel, launch, a, rows_axis_) != columns_) runs_in_place_ = false;
+      if (orders_[a] == Order::rows && (stride_of(kernel, launch, a, rows_axis_) != columns_ || inner_step(a) != 1))
+        runs_in_place_ = false;
     pointers_.assign(launch.pointers, launch.pointers + kernel.accesses.size());
   }
 
@@ -127,6 +136,7 @@ class JoinedLaunch {
     for (std::size_t a = 0; a < orders_.size(); ++a) {
       if (orders_[a] == Order::each_row) fill_row(a, tile);
       if (orders_[a] == Order::one_per_row) find_order(a, tile);
+      if (orders_[a] == Order::rows && !runs_in_place_) find_near_order(a);
     }
     const std::vector<std::int64_t> strides(orders_.size(), 1), offsets(orders_.size(), 0);
     for (std::int64_t row = launch_.row_begin, rows = 0; row < launch_.row_end; row += rows) {
@@ -163,6 +173,7 @@ class JoinedLaunch {
     const Order order = orders_[access];
     return order == Order::each_row || order == Order::one_per_row || (order == Order::rows && !runs_in_place_);
   }
+  std::int64_t inner_step(std::size_t access) const { return stride_of(kernel_, launch_, access, kernel_.rank - 1u); }
   char* memory(std::size_t access) const { return static_cast<char*>(launch_.pointers[access]); }
   char* buffer(std::size_t access) const { return static_cast<char*>(pointers_[access]); }
 
@@ -179,6 +190,13 @@ class JoinedLaunch {
     repeats_[access] = std::make_unique_for_overwrite<RepeatOrder>();
     repeat_kernels().find_order(*repeats_[access], bytes_of(access), stride_of(kernel_, launch_, access, rows_axis_),
                                 columns_, count);
+  }
+  void find_near_order(std::size_t access) {
+    if (near_.empty()) near_.resize(orders_.size());
+    near_rows_kernels().find_order(near_[access], {.element_bytes = bytes_of(access),
+                                                   .length = columns_,
+                                                   .step = stride_of(kernel_, launch_, access, rows_axis_),
+                                                   .inner_step = inner_step(access)});
   }
   void fill_elements(std::size_t access, std::int64_t row, std::int64_t rows) {
     const std::int64_t run = launch_.sizes[rows_axis_], bytes = bytes_of(access);
@@ -202,7 +220,11 @@ class JoinedLaunch {
     char* to = buffer(access);
     for (std::int64_t done = 0; done < rows;) {
       const std::int64_t count = std::min(rows - done, run - (row + done) % run);
-      copy_rows(to, memory(access) + offset(access, row + done) * bytes, step, columns_ * bytes, count);
+      const char* const from = memory(access) + offset(access, row + done) * bytes;
+      if (near_[access].vector_bytes != 0 || inner_step(access) != 1)
+        near_rows_kernels().copy(near_[access], to, from, count);
+      else
+        copy_rows(to, from, step, columns_ * bytes, count);
       to += count * columns_ * bytes, done += count;
     }
   }
@@ -223,6 +245,7 @@ class JoinedLaunch {
   bool runs_in_place_ = false;  // rows that lie elsewhere are long runs there, which are not copied
   std::vector<Order> orders_;
   std::vector<std::unique_ptr<RepeatOrder>> repeats_;  // of operands with one element for each row
+  std::vector<NearRowsOrder> near_;                    // of rows that lie elsewhere
   std::vector<void*> pointers_;
 };
 

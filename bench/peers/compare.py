@@ -34,6 +34,14 @@ MODELS = ["gpt2_small_training_128", "gpt2_small_decoding_512", "resnet50_infere
           "mobilenet_v2_inference_bf16"]
 PEERS = ["numpy", "torch", "inductor", "jax"]
 IMAGE_PEERS = ["onnxruntime", "openvino", "openvino_default"]  # of networks of images only
+# What limits all engines to an instruction set: --cpu. ONNX Runtime and OpenVINO have no such variable and are left out.
+LIMITS = {
+    "avx2": {"FERMATA_CPU": "avx2", "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR", "OPENBLAS_CORETYPE": "Haswell",
+             "ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+             "XLA_FLAGS": "--xla_cpu_max_isa=AVX2"},
+    "avx512": {"FERMATA_CPU": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "MKL_ENABLE_INSTRUCTIONS": "AVX512",
+               "XLA_FLAGS": "--xla_cpu_max_isa=AVX512_BF16"},
+}
 
 
 def setup():
@@ -371,6 +379,7 @@ def main():
     parser.add_argument("--peers", default=",".join(PEERS + IMAGE_PEERS))
     parser.add_argument("--random", type=int, default=0, metavar="COUNT", help="random programs, too")
     parser.add_argument("--models", action="store_true", help="the networks, too: those that --rows names, or all of them")
+    parser.add_argument("--cpu", choices=sorted(LIMITS), help="limit all engines to this instruction set")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.3)
     parser.add_argument("--markdown")
@@ -390,6 +399,9 @@ def main():
         return
     if not os.path.exists(OURS):
         sys.exit("compare: build the release preset first (scripts/build.sh release)")
+    if options.cpu:
+        os.environ.update(LIMITS[options.cpu])
+        options.peers = ",".join(p for p in options.peers.split(",") if p not in IMAGE_PEERS)
     rows = [r for r in subprocess.run([OURS, "/", "1", "compiled"], input="rows\n", capture_output=True, text=True,
                                       check=True).stdout.split()[1:] if re.search(options.rows, r)]
     if options.models:
@@ -427,7 +439,8 @@ def main():
                              "versions": versions}
             for engine in engines:
                 engine.close()
-    text = "\n\n".join(report) + f"\n\n{processor()}; " + ", ".join(data[threads]["versions"].values()) + "\n"
+    limit = f", limited to {options.cpu}" if options.cpu else ""
+    text = "\n\n".join(report) + f"\n\n{processor()}{limit}; " + ", ".join(data[threads]["versions"].values()) + "\n"
     print(text)
     for path, content in ((options.markdown, text), (options.json, json.dumps(data, indent=1))):
         if path:

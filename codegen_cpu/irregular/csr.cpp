@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "codegen_cpu/eager/eager.h"
 #include "codegen_cpu/irregular/irregular.h"
 #include "codegen_cpu/irregular/positions.h"
 #include "codegen_cpu/irregular/strided_copy.h"
@@ -138,16 +139,8 @@ template <class T> void sample(const CsrPattern& p, const T* lhs, const T* rhs, 
 }  // namespace
 
 const CsrKernels& csr_kernels() {
-#if defined(__x86_64__)
-  static const CsrKernels& best = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")
-                                      ? kCsrAvx512
-                                  : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") ? kCsrAvx2
-                                                                                                     : kCsrBaseline;
+  static const CsrKernels& best = FERMATA_TABLE(kCsr);
   return best;
-#else
-  return kCsrBaseline;
-#endif
 }
 
 CsrKernels::Element csr_element(DType dtype) {

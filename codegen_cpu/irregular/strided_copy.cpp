@@ -13,6 +13,7 @@
 #include "codegen_cpu/eager/eager.h"
 #include "codegen_cpu/irregular/dense_elements.h"
 #include "codegen_cpu/irregular/elements_apart.h"
+#include "codegen_cpu/irregular/near_rows.h"
 #include "codegen_cpu/irregular/repeat.h"
 #include "codegen_cpu/irregular/transpose.h"
 #include "ir/shape.h"
@@ -225,21 +226,23 @@ void copy_short_rows(T* to, const T* from, std::int64_t to_step, std::int64_t fr
     for (int k = 0; k < N; ++k) to[k] = row[k];
   }
 }
-/// The same with elements in the opposite order.
-template <int N, class T>
-void reverse_short_rows(T* to, const T* from, std::int64_t to_step, std::int64_t from_step, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i, to += to_step, from += from_step) {
-    T row[N];
-    for (int k = 0; k < N; ++k) row[k] = from[-k];
-    for (int k = 0; k < N; ++k) to[k] = row[k];
-  }
-}
 template <class T> using ShortRows = void (*)(T*, const T*, std::int64_t, std::int64_t, std::int64_t);
-template <class T, int... N>
-ShortRows<T> short_rows_kernel(std::int64_t size, bool reversed, std::integer_sequence<int, N...>) {
-  static constexpr ShortRows<T> kForward[] = {&copy_short_rows<N + 1, T>...},
-                                kBackward[] = {&reverse_short_rows<N + 1, T>...};
-  return (reversed ? kBackward : kForward)[size - 1];
+template <class T, int... N> ShortRows<T> short_rows_kernel(std::int64_t size, std::integer_sequence<int, N...>) {
+  static constexpr ShortRows<T> kKernels[] = {&copy_short_rows<N + 1, T>...};
+  return kKernels[size - 1];
+}
+
+/// A shuffle of vectors of rows that follow each other in the target and lie near each other in the source
+/// (near_rows.h): none if there is none.
+NearRowsOrder near_rows_order(std::size_t element_bytes, std::int64_t length, std::int64_t inner_step,
+                              const Axis& rows) {
+  NearRowsOrder order;
+  if (element_bytes <= 8 && rows.to == length)
+    near_rows_kernels().find_order(order, {.element_bytes = static_cast<std::int64_t>(element_bytes),
+                                           .length = length,
+                                           .step = rows.from,
+                                           .inner_step = inner_step});
+  return order;
 }
 
 /// Many rows of a few elements each: false where the copy is another one.
@@ -247,9 +250,11 @@ template <class T> bool copy_many_short_rows(Copy& c) {
   constexpr int kLongest = sizeof(T) <= 8 ? 16 : 4;  // each is a function
   if (c.ordered || c.rank < 2 || c.inner().to != 1 || std::abs(c.inner().from) != 1) return false;
   if (c.inner().size > kLongest) return false;
-  const ShortRows<T> kernel =
-      short_rows_kernel<T>(c.inner().size, c.inner().from < 0, std::make_integer_sequence<int, kLongest>());
-  move_to(c, longest_before(c, c.rank - 1), c.rank - 2);
+  const unsigned along = longest_before(c, c.rank - 1);
+  const NearRowsOrder near = near_rows_order(sizeof(T), c.inner().size, c.inner().from, c.axes[along]);
+  if (c.inner().from < 0 && near.vector_bytes == 0) return false;
+  const ShortRows<T> kernel = short_rows_kernel<T>(c.inner().size, std::make_integer_sequence<int, kLongest>());
+  move_to(c, along, c.rank - 2);
   const Axis& axis = c.axes[c.rank - 2];
   constexpr std::int64_t kPart = 1024;
   const std::int64_t outer = count(c, c.rank - 2), parts = (axis.size + kPart - 1) / kPart;
@@ -259,10 +264,13 @@ template <class T> bool copy_many_short_rows(Copy& c) {
     for (std::int64_t task = first; task < last; ++task) {
       // Rows beside each other, one part after the other: they share cache lines.
       const Walker at(c, c.rank - 2, task % outer);
-      const std::int64_t begin = task / outer * kPart;
-      kernel(reinterpret_cast<T*>(c.to) + at.to + begin * axis.to,
-             reinterpret_cast<const T*>(c.from) + at.from + begin * axis.from, axis.to, axis.from,
-             std::min(kPart, axis.size - begin));
+      const std::int64_t begin = task / outer * kPart, rows = std::min(kPart, axis.size - begin);
+      T* const to = reinterpret_cast<T*>(c.to) + at.to + begin * axis.to;
+      const T* const from = reinterpret_cast<const T*>(c.from) + at.from + begin * axis.from;
+      if (near.vector_bytes != 0)
+        near_rows_kernels().copy(near, to, from, rows);
+      else
+        kernel(to, from, axis.to, axis.from, rows);
     }
   });
   return true;
@@ -276,18 +284,25 @@ template <class T> void copy_runs(const Copy& c) {
   const std::int64_t rows = count(c, c.rank - 1);
   const double ns =
       inner.to == 1 && inner.from <= 1 && inner.from >= 0 ? kNsPerByte * sizeof(T) : kNsPerScatteredElement;
+  NearRowsOrder near;  // every third element, and so on
+  if (constexpr std::int64_t kApart = 3; std::abs(inner.from) >= kApart || inner.from == -2)
+    near = near_rows_order(sizeof(T), 1, 1, inner);
+  const auto copy_part = [&](const Walker& at, std::int64_t begin, std::int64_t end) {
+    if (near.vector_bytes != 0)
+      near_rows_kernels().copy(near, to + at.to + begin, from + at.from + begin * inner.from, end - begin);
+    else
+      copy_run(to + at.to, from + at.from, inner, begin, end, reversed);
+  };
   const auto copy_rows = [&](std::int64_t first, std::int64_t last) {
     Walker at(c, c.rank - 1, first);
-    for (std::int64_t row = first; row < last; ++row, at.next())
-      copy_run(to + at.to, from + at.from, inner, 0, inner.size, reversed);
+    for (std::int64_t row = first; row < last; ++row, at.next()) copy_part(at, 0, inner.size);
   };
   if (c.ordered) return copy_rows(0, rows);
   if (rows >= inner.size || rows >= 64) return parallel_for(0, rows, static_cast<double>(inner.size) * ns, copy_rows);
   Walker at(c, c.rank - 1, 0);
   for (std::int64_t row = 0; row < rows; ++row, at.next())
     parallel_for(
-        0, inner.size, ns,
-        [&](std::int64_t b, std::int64_t e) { copy_run(to + at.to, from + at.from, inner, b, e, reversed); }, 4096);
+        0, inner.size, ns, [&](std::int64_t b, std::int64_t e) { copy_part(at, b, e); }, 4096);
 }
 
 /// Where the innermost axes are short and lie in no order, runs go along the longest axis, a part of it after the
@@ -502,6 +517,11 @@ const TransposeKernels& transpose_kernels() {
 
 const RepeatKernels& repeat_kernels() {
   static const RepeatKernels& best = FERMATA_TABLE(kRepeat);
+  return best;
+}
+
+const NearRowsKernels& near_rows_kernels() {
+  static const NearRowsKernels& best = FERMATA_TABLE(kNearRows);
   return best;
 }
 

@@ -24,22 +24,26 @@ std::uint64_t streamable_stores(const Kernel& kernel) {
 
 }  // namespace
 
-unsigned choose_lanes(const Kernel& kernel, const Isa& isa) {
+unsigned choose_lanes(const Kernel& kernel, const NarrowSums& sums, const Isa& isa) {
   std::array<unsigned, 4> count{};  // of values of 1, 2, 4 and 8 bytes
+  const auto look_at_type = [&](DType type) { ++count[static_cast<std::size_t>(std::countr_zero(byte_size(type)))]; };
   const auto look_at = [&](const Instr& instr) {
     if (instr.type != DType::boolean && instr.prim != Prim::constant && instr.prim != Prim::scalar)
-      ++count[static_cast<std::size_t>(std::countr_zero(byte_size(instr.type)))];
+      look_at_type(instr.type);
   };
   const Edges edges(kernel, true);
   const std::vector<std::uint16_t> axes = axes_of_values(kernel);
   const auto is_vector = [&](std::uint16_t of) { return (of >> (kernel.rank - 1u) & 1u) != 0; };
   for (ValueId id = 0; id < kernel.program.size(); ++id)
-    if (is_vector(axes[id]) && !edges.is_only_compared(id)) look_at(kernel.program[id]);
+    if (is_vector(axes[id]) && !edges.is_only_compared(id) && !sums.is_only_added(id)) look_at(kernel.program[id]);
   for (const Store& store : kernel.stores)
     if (is_vector(kernel.accesses[store.access].axes) && !is_vector(axes[store.value]))
       look_at(kernel.program[store.value]);
-  for (const Reduction& reduction : kernel.reductions)
-    for (const Instr& instr : reduction.combine.program.instrs()) look_at(instr);
+  for (std::uint16_t r = 0; r < kernel.reductions.size(); ++r)
+    if (sums.source(r) != kNoValue)
+      look_at_type(sums.least(r));
+    else
+      for (const Instr& instr : kernel.reductions[r].combine.program.instrs()) look_at(instr);
   if (count[3] > count[0] + count[1] + count[2]) return isa.vector_bits / 64;
   if (count[3] + count[2] > 0) return isa.vector_bits / 32;
   return isa.vector_bits / (count[1] > 0 ? 16 : 8);
@@ -53,12 +57,13 @@ Emission::Emission(llvm::Function& function, const Kernel& described, const Isa&
       wide(variant.wide),
       turned(variant.turned),
       checked(variant.checked),
-      b(function, isa, choose_lanes(described, isa)),
+      narrow_sums(described),
+      b(function, isa, choose_lanes(described, narrow_sums, isa)),
       launch(function.getArg(0)),
       part(function.getArg(1)),
       scratch(function.getArg(2)),
       accesses(b, described, launch, !turned && (wide || !described.is_row_kernel()), wide),
-      evaluator(b, accesses, described, kept, wide && isa.masks && described.is_row_kernel(), !variant.checked),
+      evaluator(b, accesses, described, kept, wide && isa.masks, !variant.checked),
       row_begin(launch_field(b, launch, offsetof(KernelLaunch, row_begin))),
       row_end(launch_field(b, launch, offsetof(KernelLaunch, row_end))),
       column_begin(launch_field(b, launch, offsetof(KernelLaunch, column_begin))),

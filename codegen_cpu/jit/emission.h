@@ -7,6 +7,7 @@
 
 #include "codegen_cpu/jit/accesses.h"
 #include "codegen_cpu/jit/evaluator.h"
+#include "codegen_cpu/jit/narrow_sums.h"
 #include "codegen_cpu/jit/spilled_values.h"
 #include "ir/kernel.h"
 
@@ -45,6 +46,7 @@ struct Emission {
   const bool wide;
   const bool turned;
   const bool checked;
+  const NarrowSums narrow_sums;
   CodeBuilder b;
   Value* const launch;
   Value* const part;     // jit::Part
@@ -123,7 +125,7 @@ struct Emission {
 };
 
 /// The vector length of the kernel: the number of lanes that fill a register with the widest common element type.
-unsigned choose_lanes(const Kernel& kernel, const Isa& isa);
+unsigned choose_lanes(const Kernel& kernel, const NarrowSums& sums, const Isa& isa);
 
 void emit_map_kernel(Emission& e);
 void emit_row_kernel(Emission& e);

@@ -46,8 +46,8 @@ Evaluator::Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& ker
     for_operands(instr, [&](ValueId id) { needs_reduction_[i] = needs_reduction_[i] || needs_reduction_[id]; });
     const bool divides = instr.prim == Prim::div || instr.prim == Prim::rem;
     if (!divides || !varies_along_vector_axis(instr.a) || varies_along_vector_axis(instr.b)) continue;
-    if (instr.type == DType::f32 ? prepares_divisors && instr.prim == Prim::div
-                                 : prepares_integer_divisor(kernel.program[instr.b]))
+    const bool is_float = instr.type == DType::f32 || instr.type == DType::f64;
+    if (is_float ? prepares_divisors && instr.prim == Prim::div : prepares_integer_divisor(kernel.program[instr.b]))
       is_divisor_[instr.b] = true;
   }
 }
@@ -112,7 +112,7 @@ void Evaluator::compute_uniform(ValueId id, const Values& addresses, Environment
 
 void Evaluator::prepare(ValueId divisor, Known& known) {
   const DType type = kernel_.program[divisor].type;
-  if (type == DType::f32)
+  if (is_floating(type))
     known.divisor = prepare_divisor(b_, known.uniform, known.splat, accesses_.size(kernel_.rank - 1u));
   else
     known.integer_divisor = prepare_integer_divisor(b_, type, known.uniform);
@@ -201,7 +201,9 @@ void Evaluator::compute_in_group(ValueId id, const Group& group, Environment& en
   if (instr.prim == Prim::div && env.values[instr.b].divisor && group.span.masks.empty()) {
     Values dividends;
     for (unsigned v = group.first; v < group.last; ++v) dividends.push_back(vector(env, instr.a, v));
-    std::ranges::copy(divide_by_uniform(b_, dividends, *env.values[instr.b].divisor),
+    const Instr& dividend = kernel_.program[instr.a];
+    const bool are_whole = dividend.prim == Prim::convert && !is_floating(kernel_.program[dividend.a].type);
+    std::ranges::copy(divide_by_uniform(b_, dividends, *env.values[instr.b].divisor, are_whole),
                       known.vectors.begin() + group.first);
     return;
   }

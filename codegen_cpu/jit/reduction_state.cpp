@@ -3,18 +3,26 @@
 
 namespace fermata::jit {
 
-ReductionState::ReductionState(Emission& e, const std::vector<std::uint16_t>& reductions)
-    : e_(e), reductions_(reductions) {
-  for (const std::uint16_t r : reductions)
-    types_.insert(types_.end(), e.kernel.reductions[r].types.begin(), e.kernel.reductions[r].types.end());
+ReductionState::ReductionState(Emission& e, const std::vector<std::uint16_t>& reductions, Of of)
+    : e_(e), reductions_(reductions), of_(of) {
+  for (const std::uint16_t r : reductions) {
+    if (!narrows(r)) {
+      types_.insert(types_.end(), e.kernel.reductions[r].types.begin(), e.kernel.reductions[r].types.end());
+      continue;
+    }
+    types_.push_back(e.narrow_sums.in_block(r, e.b.lanes(), e.b.isa().vector_bits));
+    is_narrow_ = is_narrow_ || types_.back() != e.kernel.reductions[r].types[0];
+  }
 }
 
 Values ReductionState::identity(unsigned vectors, unsigned lanes) const {
   Values state;
   for (const std::uint16_t r : reductions_) {
     const Reduction& reduction = e_.kernel.reductions[r];
-    for (std::size_t c = 0; c < reduction.types.size(); ++c)
-      state.append(vectors, e_.b.constant(reduction.types[c], reduction.identity[c], lanes));
+    for (std::size_t c = 0; c < reduction.types.size(); ++c) {
+      const DType type = types_[state.size() / vectors];
+      state.append(vectors, e_.b.constant(type, reduction.identity[c], lanes));
+    }
   }
   return state;
 }
@@ -27,6 +35,12 @@ Values ReductionState::combined(const Values& left, const Values& right, unsigne
     const CodeBuilder::LineScope line(e_.b, e_.evaluator.lines().reduction(r));
     const Reduction& reduction = e_.kernel.reductions[r];
     const std::size_t count = reduction.types.size();
+    if (narrows(r)) {
+      for (unsigned v = first; v < last; ++v)
+        result[base * vectors + v] = e_.b.CreateAdd(left[base * vectors + v], right[base * vectors + v]);
+      base += count;
+      continue;
+    }
     std::vector<Values> operands;
     for (unsigned v = first; v < last; ++v) {
       Values& set = operands.emplace_back();
@@ -44,12 +58,36 @@ Values ReductionState::combined(const Values& left, const Values& right, unsigne
 Values ReductionState::lifted(const Environment& env, unsigned vectors, unsigned first, unsigned last) const {
   Values result(types_.size() * vectors);
   std::size_t component = 0;
-  for (const std::uint16_t r : reductions_)
+  for (const std::uint16_t r : reductions_) {
+    if (narrows(r)) {
+      const ValueId source = e_.narrow_sums.source(r);
+      Type* const type = value_type(e_.b.getContext(), types_[component], e_.b.lanes());
+      const bool has_sign = is_signed(types_[component]);
+      for (unsigned v = first; v < last; ++v)
+        result[component * vectors + v] = e_.b.CreateIntCast(e_.evaluator.vector(env, source, v), type, has_sign);
+      ++component;
+      continue;
+    }
     for (const ValueId id : e_.kernel.reductions[r].lifted) {
       for (unsigned v = first; v < last; ++v) result[component * vectors + v] = e_.evaluator.vector(env, id, v);
       ++component;
     }
+  }
   return result;
+}
+
+Values ReductionState::widened(Values lanes) const {
+  const std::size_t vectors = lanes.size() / types_.size();
+  std::size_t component = 0;
+  for (const std::uint16_t r : reductions_)
+    for (const DType finished : e_.kernel.reductions[r].types) {
+      if (const DType narrow = types_[component]; narrow != finished)
+        for (std::size_t v = component * vectors; v < (component + 1) * vectors; ++v)
+          lanes[v] = e_.b.CreateIntCast(lanes[v], value_type(e_.b.getContext(), finished, lanes_of(lanes[v])),
+                                        is_signed(narrow));
+      ++component;
+    }
+  return lanes;
 }
 
 Values ReductionState::merged(Values lanes) const {

@@ -7,11 +7,17 @@ namespace fermata::jit {
 
 class ReductionState {
  public:
-  ReductionState(Emission& e, const std::vector<std::uint16_t>& reductions);
+  /// Of lanes of a block, which are narrower in some sums (narrow_sums.h), or of what is finished.
+  enum class Of : bool { finished, block };
+  ReductionState(Emission& e, const std::vector<std::uint16_t>& reductions, Of of = Of::finished);
 
   unsigned components() const { return static_cast<unsigned>(types_.size()); }
   /// The dtype of a component.
   DType type(unsigned component) const { return types_[component]; }
+  /// Whether a component has another dtype once it is finished.
+  bool is_narrow() const { return is_narrow_; }
+  /// Lanes of a block in the dtypes that they have then.
+  Values widened(Values lanes) const;
   /// `vectors` values of `lanes` lanes per component: all of component 0, then of component 1, ...
   Values identity(unsigned vectors, unsigned lanes) const;
   /// Combines values [first, last) of each component of `left` with those of `right`; other values of `left` are
@@ -28,7 +34,13 @@ class ReductionState {
  private:
   Emission& e_;
   const std::vector<std::uint16_t>& reductions_;
+  /// Whether the lanes of a reduction are narrower here.
+  bool narrows(std::uint16_t reduction) const {
+    return of_ == Of::block && e_.narrow_sums.source(reduction) != kNoValue;
+  }
+  const Of of_;
   std::vector<DType> types_;
+  bool is_narrow_ = false;
 };
 
 }  // namespace fermata::jit

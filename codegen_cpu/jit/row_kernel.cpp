@@ -30,8 +30,8 @@ class RowKernel {
   Values reduce(const KernelSchedule::Stage& stage, const Values& addresses, const Environment& env);
   Values blocks_of_others(const ReductionState& state, const Values& identity, Value* second_tree);
   /// The lanes of one block of so many elements; or, of none, those of the second tree.
-  Values block(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses, Value* length,
-               Value* is_block, Value* second_tree, const Environment& env);
+  Values block(const KernelSchedule::Stage& stage, const ReductionState& finished, const Values& addresses,
+               Value* length, Value* is_block, Value* second_tree, const Environment& env);
   /// Instructions per element, the combining of its reductions included.
   unsigned program_length(const KernelSchedule::Stage& stage) const;
   void through_stack(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses,
@@ -223,19 +223,24 @@ Values RowKernel::accumulate(const KernelSchedule::Stage& stage, const Reduction
   return state.combined(lanes, state.lifted(env, vectors, group.first, group.last), group.first, group.last);
 }
 
-Values RowKernel::block(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses,
+Values RowKernel::block(const KernelSchedule::Stage& stage, const ReductionState& finished, const Values& addresses,
                         Value* length, Value* is_block, Value* second_tree, const Environment& env) {
+  const ReductionState state(e_, stage.reductions, ReductionState::Of::block);
   const auto groups = static_cast<unsigned>(stack_vectors());
   GroupPlan plan = e_.group_plan(stage, groups * state.components(), groups);
   plan.width = std::bit_floor(plan.width);
   const unsigned program = program_length(stage);
   const Values identity = state.identity(groups, b_.lanes());
   Value* const stack = stack_of(state);
+  const auto of_block_or_second_tree = [&](const Values& lanes) {
+    return b_.when(b_.CreateNot(is_block), state.widened(lanes), [&] { return from_stack(finished, second_tree); });
+  };
   const bool one_copy = e_.prefers_one_copy(stage);
   if (!e_.affords(program * (groups + (one_copy ? 0 : 1)), kFewInstructions, kMostInstructions)) {
     if (!e_.wide && plan.masked) plan.width = 1;
     to_stack(state, identity, stack);
     through_stack(stage, state, addresses, b_.i64(0), length, env, stack, plan);
+    if (state.is_narrow()) return of_block_or_second_tree(from_stack(state, stack));
     return from_stack(state, b_.CreateSelect(is_block, stack, second_tree));
   }
   // Lanes that wait on the stack for each vector of a rest cost more than the vectors that have no element.
@@ -248,15 +253,19 @@ Values RowKernel::block(const KernelSchedule::Stage& stage, const ReductionState
     return lanes;
   };
   if (one_copy) {
-    to_stack(state, identity, stack);  // so that no branch is needed here
-    const Values at_start = from_stack(state, b_.CreateSelect(is_block, stack, second_tree));
-    return b_.loop(b_.i64(0), length, kReductionLanes, at_start, [&](Value* index, const Values& before) {
+    Values at_start = identity;
+    if (!state.is_narrow()) {
+      to_stack(state, identity, stack);  // so that no branch is needed here
+      at_start = from_stack(state, b_.CreateSelect(is_block, stack, second_tree));
+    }
+    const Values lanes = b_.loop(b_.i64(0), length, kReductionLanes, at_start, [&](Value* index, const Values& before) {
       const Span span = e_.partial_span(index, b_.CreateSub(length, index), groups);
       Values after = add_groups(span, before);
       for (unsigned i = 0; i < after.size(); ++i)
         after[i] = b_.CreateSelect(span.masks[i % groups], after[i], before[i]);
       return after;
     });
+    return state.is_narrow() ? of_block_or_second_tree(lanes) : lanes;
   }
   Value* const whole = b_.CreateAnd(length, b_.i64(-std::int64_t{kReductionLanes}));
   const Values lanes = b_.loop(b_.i64(0), whole, kReductionLanes, identity, [&](Value* index, const Values& before) {
@@ -268,7 +277,7 @@ Values RowKernel::block(const KernelSchedule::Stage& stage, const ReductionState
     through_stack(stage, state, addresses, whole, length, env, stack, {1, true});
     return from_stack(state, stack);
   });
-  return b_.when(b_.CreateNot(is_block), all, [&] { return from_stack(state, second_tree); });
+  return of_block_or_second_tree(all);
 }
 
 Values RowKernel::rest(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses,

@@ -1,4 +1,4 @@
-// Division of f32 vectors by a uniform value without a hardware division, which takes as long as sixteen
+// Division of f32 and f64 vectors by a uniform value without a hardware division, which takes as long as sixteen
 // multiplications.
 //
 // The bits are those of the true quotient. With high = RN(1 / d), low = RN(RN(1 - d high) high) and x and d far from
@@ -20,7 +20,7 @@ struct UniformDivisor {
 
 /// `splat` is the divisor in all lanes, `length` the number of dividends.
 UniformDivisor prepare_divisor(CodeBuilder& b, Value* divisor, Value* splat, Value* length);
-/// Quotients of vectors.
-Values divide_by_uniform(CodeBuilder& b, const Values& dividends, const UniformDivisor& by);
+/// Quotients of vectors. Whole numbers are known to be in range.
+Values divide_by_uniform(CodeBuilder& b, const Values& dividends, const UniformDivisor& by, bool are_whole);
 
 }  // namespace fermata::jit

@@ -3,6 +3,7 @@
 // not shipped: oneDNN, the measuring of products, and checks of bounds, which print kernels: export_program() compiles
 // without them.
 #include "codegen_cpu/irregular/added_rows.h"
+#include "codegen_cpu/irregular/near_rows.h"
 #include "codegen_cpu/irregular/repeat.h"
 #include "codegen_cpu/irregular/scan_loops.h"
 #include "codegen_cpu/irregular/transpose.h"
@@ -25,6 +26,7 @@ constinit const PortableKernels kPortableBaseline{};
 constinit const WeightsKernel kWeightsBaseline = nullptr;
 constinit const TransposeKernels kTransposeBaseline{};
 constinit const RepeatKernels kRepeatBaseline{};
+constinit const NearRowsKernels kNearRowsBaseline{};
 constinit const AddRowsTable kAddRowsBaseline{};
 constinit const ScanLoopTable kScanLoopsBaseline{};
 constinit const WinogradKernels kWinogradBaseline{};

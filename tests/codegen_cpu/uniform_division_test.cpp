@@ -17,127 +17,167 @@ namespace {
 
 constexpr std::int64_t kColumns = 64;  // what is done at a time; fewer would be divided one by one
 
-/// Rows of access 0 over access 1, one number for each row, into access 2; access 3 gets the sums, which make it a
-/// kernel of rows.
-Kernel quotients_of_rows() {
+/// Of f32 and of f64.
+template <class T> struct Format;
+template <> struct Format<float> {
+  using Bits = std::uint32_t;
+  static constexpr DType kDType = DType::f32;
+  static constexpr int kMantissa = 23, kBias = 127, kDivisors = 24, kDividends = 76;
+};
+template <> struct Format<double> {
+  using Bits = std::uint64_t;
+  static constexpr DType kDType = DType::f64;
+  static constexpr int kMantissa = 52, kBias = 1023, kDivisors = 100, kDividends = 700;
+};
+
+/// Rows of access 0 over access 1, one number for each row, into access 2; in a kernel of rows, access 3 gets the sums.
+Kernel quotients_of_rows(DType dtype, bool is_row_kernel) {
   Kernel kernel;
   kernel.rank = 2;
-  kernel.reduced = 2;
-  kernel.accesses = {{.dtype = DType::f32, .axes = 3, .unit_stride = true},
-                     {.dtype = DType::f32, .axes = 1},
-                     {.dtype = DType::f32, .axes = 3, .unit_stride = true},
-                     {.dtype = DType::f32, .axes = 1}};
+  kernel.accesses = {{.dtype = dtype, .axes = 3, .unit_stride = true},
+                     {.dtype = dtype, .axes = 1},
+                     {.dtype = dtype, .axes = 3, .unit_stride = true}};
   const auto input = [&](std::uint16_t access) {
-    return kernel.program.add({.prim = Prim::input, .type = DType::f32, .index = access});
+    return kernel.program.add({.prim = Prim::input, .type = dtype, .index = access});
   };
   const ValueId x = input(0), d = input(1);
-  const ValueId quotient = kernel.program.add({.prim = Prim::div, .type = DType::f32, .a = x, .b = d});
-  Reduction sum{.lifted = {x}, .types = {DType::f32}, .identity = {0}, .combine = {}};
-  const auto parameter = [&](std::uint16_t index) {
-    return sum.combine.program.add({.prim = Prim::parameter, .type = DType::f32, .index = index});
-  };
-  const ValueId left = parameter(0), right = parameter(1);
-  sum.combine.parameters = {DType::f32, DType::f32};
-  sum.combine.results = {sum.combine.program.add({.prim = Prim::add, .type = DType::f32, .a = left, .b = right})};
-  kernel.reductions.push_back(sum);
-  kernel.stores = {{2, quotient}, {3, kernel.program.add({.prim = Prim::reduced, .type = DType::f32, .index = 0})}};
+  kernel.stores = {{2, kernel.program.add({.prim = Prim::div, .type = dtype, .a = x, .b = d})}};
+  if (is_row_kernel) {
+    kernel.reduced = 2;
+    kernel.accesses.push_back({.dtype = dtype, .axes = 1});
+    Reduction sum{.lifted = {x}, .types = {dtype}, .identity = {0}, .combine = {}};
+    const auto parameter = [&](std::uint16_t index) {
+      return sum.combine.program.add({.prim = Prim::parameter, .type = dtype, .index = index});
+    };
+    const ValueId left = parameter(0), right = parameter(1);
+    sum.combine.parameters = {dtype, dtype};
+    sum.combine.results = {sum.combine.program.add({.prim = Prim::add, .type = dtype, .a = left, .b = right})};
+    kernel.reductions.push_back(sum);
+    kernel.stores.push_back({3, kernel.program.add({.prim = Prim::reduced, .type = dtype, .index = 0})});
+  }
   verify(kernel);
   return kernel;
 }
 
-class UniformDivision : public testing::Test {
+template <class T> class UniformDivision : public testing::Test {
  protected:
+  using Of = Format<T>;
+  using Bits = typename Of::Bits;
+
   void SetUp() override {
     std::string failure_reason;
     if (!JitCompiler::instance().available(&failure_reason)) GTEST_SKIP() << failure_reason;
     const JitVariant much_used{.streamed = 0, .wide = true};
-    executable_ =
-        executable_from_object(JitCompiler::instance().object_for(quotients_of_rows(), nullptr, {}, much_used));
+    for (const bool is_row_kernel : {true, false})
+      executables_.push_back(executable_from_object(
+          JitCompiler::instance().object_for(quotients_of_rows(Of::kDType, is_row_kernel), nullptr, {}, much_used)));
   }
 
-  void add(float divisor, std::vector<float> dividends) {
-    std::uniform_int_distribution<std::uint32_t> mantissa(0, 0x7fffff), exponent(127 - 76, 127 + 75), sign(0, 1);
-    while (dividends.size() < kColumns)  // what is divided quickly, and beside it anything
-      dividends.push_back(std::bit_cast<float>(sign(random_) << 31 | exponent(random_) << 23 | mantissa(random_)));
+  static Bits bits(T x) { return std::bit_cast<Bits>(x); }
+  /// A positive number whose exponent is between two.
+  T positive(int least, int most) {
+    std::uniform_int_distribution<Bits> mantissa(0, (Bits{1} << Of::kMantissa) - 1);
+    std::uniform_int_distribution<int> exponent(least, most);
+    return std::bit_cast<T>(static_cast<Bits>(Of::kBias + exponent(random_)) << Of::kMantissa | mantissa(random_));
+  }
+
+  void add(T divisor, std::vector<T> dividends) {
+    while (dividends.size() < kColumns) {  // what is divided quickly, and beside it anything
+      const T x = positive(-Of::kDividends, Of::kDividends - 1);
+      dividends.push_back(random_() % 2 == 0 ? x : -x);
+    }
     divisors_.push_back(divisor);
     dividends_.insert(dividends_.end(), dividends.begin(), dividends.begin() + kColumns);
   }
 
   void check() {
     const auto rows = static_cast<std::int64_t>(divisors_.size());
-    std::vector<float> quotients(dividends_.size()), sums(divisors_.size());
-    void* const pointers[] = {dividends_.data(), divisors_.data(), quotients.data(), sums.data()};
-    const std::int64_t sizes[] = {rows, kColumns}, strides[] = {kColumns, 1, 1, 0, kColumns, 1, 1, 0}, offsets[4] = {};
-    executable_->launch({pointers, sizes, strides, offsets, nullptr, 0, rows, 0, 1});
-    for (std::size_t i = 0; i < quotients.size(); ++i) {
-      const volatile float x = dividends_[i], d = divisors_[i / kColumns];
-      const float wanted = x / d;
-      ASSERT_EQ(std::bit_cast<std::uint32_t>(quotients[i]), std::bit_cast<std::uint32_t>(wanted)) << x << " / " << d;
+    for (const auto& executable : executables_) {
+      std::vector<T> quotients(dividends_.size()), sums(divisors_.size());
+      void* const pointers[] = {dividends_.data(), divisors_.data(), quotients.data(), sums.data()};
+      const std::int64_t sizes[] = {rows, kColumns}, strides[] = {kColumns, 1, 1, 0, kColumns, 1, 1, 0},
+                         offsets[4] = {};
+      const std::int64_t column_end = executable == executables_[0] ? 1 : kColumns;  // of a kernel of rows, nothing
+      executable->launch({pointers, sizes, strides, offsets, nullptr, 0, rows, 0, column_end});
+      for (std::size_t i = 0; i < quotients.size(); ++i) {
+        const volatile T x = dividends_[i], d = divisors_[i / kColumns];
+        const T wanted = x / d;
+        ASSERT_EQ(bits(quotients[i]), bits(wanted)) << x << " / " << d;
+      }
     }
     divisors_.clear(), dividends_.clear();
   }
 
-  std::shared_ptr<const Executable> executable_;
-  std::mt19937 random_{7};
-  std::vector<float> divisors_, dividends_;
-};
-
-/// Numbers whose quotient by `divisor`, an odd integer of 24 bits, is as near to the middle between two floats as can
-/// be.
-std::vector<float> hardest_dividends(std::uint64_t divisor) {
-  std::uint64_t inverse = divisor;  // modulo 2^k by Newton's iteration
-  for (int i = 0; i < 5; ++i) inverse *= 2 - divisor * inverse;
-  std::vector<float> found;
-  for (const unsigned shift : {24u, 25u})
-    for (const std::uint64_t residue : {inverse, ~inverse + 1}) {
-      // middle * divisor is 1 or -1 modulo 2^shift; the middle has 25 bits and is odd.
-      const std::uint64_t modulus = std::uint64_t{1} << shift;
-      for (std::uint64_t middle = residue & (modulus - 1); middle < std::uint64_t{1} << 25; middle += modulus) {
-        if (middle < std::uint64_t{1} << 24) continue;
-        const std::uint64_t dividend = (middle * divisor + 1) >> shift;
-        if (dividend < std::uint64_t{1} << 24) found.push_back(static_cast<float>(dividend));
+  /// Numbers whose quotient by `divisor`, an odd integer of as many bits as fit, is as near to the middle between two
+  /// numbers as can be.
+  static std::vector<T> hardest_dividends(std::uint64_t divisor) {
+    constexpr unsigned kBits = Of::kMantissa + 1;
+    std::uint64_t inverse = divisor;  // modulo 2^k by Newton's iteration
+    for (int i = 0; i < 6; ++i) inverse *= 2 - divisor * inverse;
+    std::vector<T> found;
+    for (const unsigned shift : {kBits, kBits + 1})
+      for (const std::uint64_t residue : {inverse, ~inverse + 1}) {
+        // middle * divisor is 1 or -1 modulo 2^shift; the middle has one bit more and is odd.
+        const std::uint64_t modulus = std::uint64_t{1} << shift;
+        for (std::uint64_t middle = residue & (modulus - 1); middle < std::uint64_t{2} << kBits; middle += modulus) {
+          if (middle < std::uint64_t{1} << kBits) continue;
+          const auto dividend = static_cast<std::uint64_t>((static_cast<__int128>(middle) * divisor + 1) >> shift);
+          if (dividend < std::uint64_t{1} << kBits) found.push_back(static_cast<T>(dividend));
+        }
       }
-    }
-  return found;
+    return found;
+  }
+
+  std::vector<std::shared_ptr<const Executable>> executables_;
+  std::mt19937 random_{7};
+  std::vector<T> divisors_, dividends_;
+};
+using Floats = testing::Types<float, double>;
+TYPED_TEST_SUITE(UniformDivision, Floats);
+
+TYPED_TEST(UniformDivision, GivesTheTrueQuotients) {
+  for (int i = 0; i < 50000; ++i)
+    this->add(this->positive(-TestFixture::Of::kDivisors - 2, TestFixture::Of::kDivisors + 2), {});
+  this->check();
 }
 
-TEST_F(UniformDivision, GivesTheTrueQuotients) {
-  std::uniform_int_distribution<std::uint32_t> mantissa(0, 0x7fffff), exponent(127 - 26, 127 + 26);
-  for (int i = 0; i < 50000; ++i) add(std::bit_cast<float>(exponent(random_) << 23 | mantissa(random_)), {});
-  check();
-}
-
-TEST_F(UniformDivision, GivesTheTrueQuotientsNextToTheMiddleOfTwoFloats) {
+TYPED_TEST(UniformDivision, GivesTheTrueQuotientsNextToTheMiddleOfTwoFloats) {
   std::size_t hard = 0;
-  std::uniform_int_distribution<std::uint32_t> half_mantissa(0, 0x3fffff);
-  for (std::uint32_t i = 0; i < 100000; ++i) {
-    const std::uint32_t divisor = 0x800001 + 2 * (i < 1000   ? i
-                                                  : i < 2000 ? 0x3fffff - (i - 1000)
-                                                             : half_mantissa(random_));
-    const std::vector<float> dividends = hardest_dividends(divisor);
+  const std::uint64_t most = std::uint64_t{1} << TestFixture::Of::kMantissa, half = most / 2 - 1;
+  std::uniform_int_distribution<std::uint64_t> half_mantissa(0, half);
+  for (std::uint64_t i = 0; i < 100000; ++i) {
+    const std::uint64_t divisor = most + 1 +
+                                  2 * (i < 1000   ? i
+                                       : i < 2000 ? half - (i - 1000)
+                                                  : half_mantissa(this->random_));
+    const auto dividends = TestFixture::hardest_dividends(divisor);
     hard += dividends.size();
-    add(static_cast<float>(divisor), dividends);
+    this->add(static_cast<TypeParam>(divisor), dividends);
   }
   EXPECT_GT(hard, 100000u);
-  check();
+  this->check();
 }
 
-TEST_F(UniformDivision, GivesTheTrueQuotientsOfWhatIsSpecial) {
-  using Limits = std::numeric_limits<float>;
-  std::vector<float> special = {0.0f,          Limits::infinity(), Limits::quiet_NaN(),
-                                Limits::max(), Limits::min(),      Limits::denorm_min(),
-                                1.0f,          0x1.fffffep0f};
-  for (const float bound : {0x1p-126f, 0x1p-76f, 0x1p-24f, 0x1p24f, 0x1p76f})
-    for (const float x : {bound, std::nextafter(bound, 0.0f), std::nextafter(bound, Limits::infinity())})
+TYPED_TEST(UniformDivision, GivesTheTrueQuotientsOfWhatIsSpecial) {
+  using T = TypeParam;
+  using Limits = std::numeric_limits<T>;
+  using Of = typename TestFixture::Of;
+  std::vector<T> special = {
+      0, Limits::infinity(),        Limits::quiet_NaN(), Limits::max(), Limits::min(), Limits::denorm_min(),
+      1, std::nextafter(T{2}, T{0})};
+  for (const int exponent : {1 - Of::kBias, -Of::kDividends, -Of::kDivisors, Of::kDivisors, Of::kDividends}) {
+    const T bound = std::ldexp(T{1}, exponent);
+    for (const T x : {bound, std::nextafter(bound, T{0}), std::nextafter(bound, Limits::infinity())})
       special.push_back(x);
-  for (std::size_t i = special.size(); i-- > 0;) special.push_back(-special[i]);
-  for (const float divisor : special) {
-    add(divisor, special);
-    add(divisor, {});                                                      // and nothing special
-    for (const float x : special) add(divisor, {x});                       // one that is
-    for (const float x : special) add(divisor, std::vector(kColumns, x));  // nothing else
   }
-  check();
+  for (std::size_t i = special.size(); i-- > 0;) special.push_back(-special[i]);
+  for (const T divisor : special) {
+    this->add(divisor, special);
+    this->add(divisor, {});                                                     // and nothing special
+    for (const T x : special) this->add(divisor, {x});                          // one that is
+    for (const T x : special) this->add(divisor, std::vector<T>(kColumns, x));  // nothing else
+  }
+  this->check();
 }
 
 }  // namespace

@@ -20,10 +20,18 @@ TEST(ShortRows, OfPartsAndExchangedRowsAreComputedAlike) {
       const Tensor each = randint(0, 50, {channels}).astype(dtype).sync();
       const Tensor chosen = (randint(0, 2, {5, 1, 1, 1}) == 1).sync();
       const auto results = in_every_way([&] {
-        return std::vector{
-            where(chosen, flip(image, {2}), image),       flip(image, {1, 2}) + each,
-            image.slice(1, 1, 36).slice(2, 2, 40) - each, image.slice(1, 0, kNone, 2).slice(2, 40, kNone, -1) + each,
-            permute(image, {0, 2, 1, 3}) * each,          expand_dims(image.select(1, 3), 1) + image};
+        return std::vector{where(chosen, flip(image, {2}), image),
+                           flip(image, {1, 2}) + each,
+                           image.slice(1, 1, 36).slice(2, 2, 40) - each,
+                           image.slice(1, 0, kNone, 2).slice(2, 40, kNone, -1) + each,
+                           permute(image, {0, 2, 1, 3}) * each,
+                           expand_dims(image.select(1, 3), 1) + image,
+                           flip(image, {3}) - each,
+                           flip(image, {2, 3}) + image,
+                           copy(flip(image, {1, 3})),
+                           copy(flip(image, {2})),
+                           copy(image.slice(3, 0, kNone, 3)),
+                           copy(image.slice(2, 40, kNone, -3))};
       });
       for (const auto& [way, got] : results) EXPECT_EQ(got, results[0].second) << way << " " << name(dtype);
     }

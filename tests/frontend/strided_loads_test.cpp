@@ -1,12 +1,9 @@
 // Kernels that read elements a few places apart: by vectors, which end where the memory does.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <new>
 #include <span>
 #include <vector>
 
@@ -14,33 +11,10 @@
 #include "fermata/host_view.h"
 #include "runtime/thread_pool.h"
 #include "runtime/warm_up.h"
+#include "tests/guarded_memory.h"
 
 namespace fermata {
 namespace {
-
-/// Memory between two pages that cannot be read.
-class Guarded {
- public:
-  explicit Guarded(std::size_t bytes)
-      : page_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))), bytes_((bytes + page_ - 1) / page_ * page_) {
-    void* const mapped = mmap(nullptr, bytes_ + 2 * page_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (mapped == MAP_FAILED) throw std::bad_alloc();
-    begin_ = static_cast<std::byte*>(mapped) + page_;
-    if (mprotect(begin_, bytes_, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
-  }
-  ~Guarded() { munmap(begin_ - page_, bytes_ + 2 * page_); }
-  Guarded(const Guarded&) = delete;
-  Guarded& operator=(const Guarded&) = delete;
-  /// The first or last elements.
-  template <class T> std::span<T> elements(std::size_t count, bool last) {
-    std::byte* const at = last ? begin_ + bytes_ - count * sizeof(T) : begin_;
-    return {reinterpret_cast<T*>(at), count};
-  }
-
- private:
-  const std::size_t page_, bytes_;
-  std::byte* begin_;
-};
 
 template <class T> class StridedLoads : public ::testing::Test {
  protected:
@@ -62,7 +36,7 @@ using ElementTypes = ::testing::Types<std::int8_t, std::int16_t, float, double>;
 TYPED_TEST_SUITE(StridedLoads, ElementTypes);
 
 TYPED_TEST(StridedLoads, ReadNothingBehindTheLastElement) {
-  Guarded memory(1 << 16);
+  GuardedMemory memory(1 << 16);
   for (const std::int64_t step : {1, 2, 3, 4, 5, -1, -2, -3, -4, -5})
     for (const std::int64_t count : {1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 100, 255, 257, 700}) {
       const std::int64_t apart = std::abs(step);
