@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "codegen_cpu/code_target.h"
+#include "codegen_cpu/gather_speed.h"
 #include "codegen_cpu/jit/plugin.h"
 #include "codegen_cpu/loader.h"
 #include "ir/error.h"
@@ -76,7 +77,8 @@ std::string key_of(const Kernel& kernel, const JitVariant& variant) {
   std::string key = "fermata " FERMATA_VERSION " object " + std::to_string(jit::kObjectVersion) + " plugin " +
                     plugin_identity() + " target " + std::string(JitCompiler::target()) + " streamed " +
                     std::to_string(variant.streamed) + (variant.wide ? " wide" : "") +
-                    (variant.turned ? " turned" : "") + (checks_bounds() ? " checked\n" : "\n");
+                    (variant.turned ? " turned" : "") + (gathers_are_fast() ? " gathers" : "") +
+                    (checks_bounds() ? " checked\n" : "\n");
   return key + serialize(kernel);
 }
 
@@ -158,6 +160,7 @@ std::string JitCompiler::object_for(const Kernel& kernel, JitDump* dump, std::st
                              variant.wide ? std::uint32_t{kFermataLlvmWide} : 0u, variant.streamed};
   if (checks_bounds()) request.flags |= kFermataLlvmCheck;
   if (variant.turned) request.flags |= kFermataLlvmTurned;
+  if (wanted.empty() && gathers_are_fast()) request.flags |= kFermataLlvmGathers;
   if (dump != nullptr) request.flags |= kFermataLlvmWantIr | kFermataLlvmWantAssembly | kFermataLlvmVerify;
   FermataLlvmResult result;
   const EventScope event(

@@ -58,7 +58,7 @@ class VariableExecutable final : public LoadedExecutable {
   }
 
   void arranged(const KernelLaunch& launch, FunctionRef<void(const KernelLaunch&)> run) const override {
-    if (may_lie_across_ == 0 || points_of(launch) < kFewestArranged) return run(launch);
+    if (may_lie_across_ == 0 || points_of(launch) < kFewestArranged || turns(launch)) return run(launch);
     const AccessSet across = accesses_across(kernel_, may_lie_across_, launch);
     if (across == 0) return run(launch);
     JitVariant wanted = layout_of(launch);
@@ -81,7 +81,8 @@ class VariableExecutable final : public LoadedExecutable {
 
   const Executable& variant_for(const KernelLaunch& launch, bool may_stream) const override {
     const std::int64_t points = points_of(launch);
-    if (may_lie_across_ != 0 && points >= kFewestArranged)
+    const bool is_turned = turns(launch);
+    if (may_lie_across_ != 0 && points >= kFewestArranged && !is_turned)
       if (const Executable* const arranged = arranged_for(layout_of(launch), points))
         return arranged->variant_for(launch, may_stream);
     if (may_narrow_)
@@ -91,7 +92,7 @@ class VariableExecutable final : public LoadedExecutable {
       return is_worth_widening(saved_by_filling(launch, 1)) ? variant({.streamed = 0, .wide = true, .joined = true})
                                                             : *this;
     }
-    if (turned_ && has_short_rows(kernel_, launch, longest_turned_)) {
+    if (is_turned) {
       if (const Executable* const turned = variants_->turned.load(std::memory_order_acquire)) return *turned;
       const std::int64_t blocks = kernel_.reduced != 0 ? reduction_blocks(kernel_, launch.sizes) : 1;
       return is_worth_widening(saved_by_filling(launch, blocks))
@@ -128,6 +129,9 @@ class VariableExecutable final : public LoadedExecutable {
     for (unsigned axis = 0; axis < kernel_.rank; ++axis) points *= launch.sizes[axis];
     return points;
   }
+
+  /// Whether a launch has short rows, which are brought in order tile by tile.
+  bool turns(const KernelLaunch& launch) const { return turned_ && has_short_rows(kernel_, launch, longest_turned_); }
 
   /// Points whose time is saved where rows of a few blocks fill vectors: a block of a short row costs what one does
   /// that fills all lanes, and more.

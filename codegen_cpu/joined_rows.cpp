@@ -136,7 +136,7 @@ class JoinedLaunch {
     for (std::size_t a = 0; a < orders_.size(); ++a) {
       if (orders_[a] == Order::each_row) fill_row(a, tile);
       if (orders_[a] == Order::one_per_row) find_order(a, tile);
-      if (orders_[a] == Order::rows && !runs_in_place_) find_near_order(a);
+      if (orders_[a] == Order::one_per_row || (orders_[a] == Order::rows && !runs_in_place_)) find_near_order(a);
     }
     const std::vector<std::int64_t> strides(orders_.size(), 1), offsets(orders_.size(), 0);
     for (std::int64_t row = launch_.row_begin, rows = 0; row < launch_.row_end; row += rows) {
@@ -191,6 +191,9 @@ class JoinedLaunch {
     repeat_kernels().find_order(*repeats_[access], bytes_of(access), stride_of(kernel_, launch_, access, rows_axis_),
                                 columns_, count);
   }
+  bool has_repeat_order(std::size_t access) const {
+    return repeats_[access] != nullptr && repeats_[access]->vector_bytes != 0;
+  }
   void find_near_order(std::size_t access) {
     if (near_.empty()) near_.resize(orders_.size());
     near_rows_kernels().find_order(near_[access], {.element_bytes = bytes_of(access),
@@ -208,6 +211,8 @@ class JoinedLaunch {
       if (step == 0)  // all the same element
         repeat_kernels().repeat(nullptr, bytes,
                                 {.to = to, .from = from, .step = 0, .count = 1, .times = count * columns_});
+      else if (near_[access].vector_bytes != 0 && !has_repeat_order(access))
+        near_rows_kernels().copy(near_[access], to, from, count);
       else
         repeat_kernels().repeat(repeats_[access].get(), bytes,
                                 {.to = to, .from = from, .step = step, .count = count, .times = columns_});

@@ -31,12 +31,14 @@ struct Instr {
   DType type;               // of the result
   std::uint16_t index = 0;  // of the access, scalar, reduction or parameter
   ValueId a = kNoValue, b = kNoValue, c = kNoValue;
-  std::uint64_t bits = 0;  // constant value, the component of a reduction, or kRare of a select
+  std::uint64_t bits = 0;  // constant value, the component of a reduction, or kRare or kGeneral of a select
   bool operator==(const Instr&) const = default;
 };
 
 /// Of a select: nearly always, no element of a vector chooses c. Code may compute what only c needs where one does.
 inline constexpr std::uint64_t kRare = 1;
+/// The same where c is right for all elements: code that is to be short has it alone (ir/short_form.h).
+inline constexpr std::uint64_t kGeneral = 2;
 
 /// Instructions in order; an operand always precedes its use. Equal instructions are shared as they are added.
 class ScalarProgram {
@@ -127,6 +129,10 @@ template <class T> class Sym {
   friend Sym select_usual(Sym<bool> usual, Sym a, Sym rare) {
     return from_id(Recorder::program().add(
         {.prim = Prim::select, .type = dtype_of<T>, .a = usual.id(), .b = a.id_, .c = rare.id_, .bits = kRare}));
+  }
+  friend Sym select_quick(Sym<bool> usual, Sym a, Sym general) {
+    return from_id(Recorder::program().add(
+        {.prim = Prim::select, .type = dtype_of<T>, .a = usual.id(), .b = a.id_, .c = general.id_, .bits = kGeneral}));
   }
   friend Sym min(Sym a, Sym b) { return of(Prim::min, a.id_, b.id_); }
   friend Sym max(Sym a, Sym b) { return of(Prim::max, a.id_, b.id_); }

@@ -197,11 +197,28 @@ std::int64_t longest_of_calls(Op op, DType operand) {
   return Rows::kOfSums;
 }
 
+/// Whether a value is a view of windows.
+bool has_windows(const Graph& g, ValueId v) {
+  while (is_view(g.nodes[v].op) && g.nodes[v].op != Op::unfold) v = g.nodes[v].operands[0].value;
+  return g.nodes[v].op == Op::unfold;
+}
+
+/// Whether what a reduction reads is in memory whatever becomes of the reduction. Windows of what only picks elements
+/// are not part of a kernel. Results of other calls may be followed by a kernel while they are in the cache.
+bool is_there_anyway(const Program& program, const GraphNode& n) {
+  const Graph& g = program.graph;
+  const GraphNode& source = source_of(g, n.operands[0]);
+  return source.op == Op::input ||
+         (picks_elements(source.op) &&
+          (program.choices[value_of(g, source)].form == Form::call || has_windows(g, n.operands[0].value)));
+}
+
 /// Reductions of many short rows, which leave a kernel's vectors nearly empty until it is used so much that its lanes
 /// are rows: a call is so from the start. A kernel is better where rows that are computed would have to be stored, and
 /// where they are used again once they are reduced.
-bool is_of_short_rows(const Graph& g, const GraphNode& n, const Uses& uses) {
+bool is_of_short_rows(const Program& program, const GraphNode& n, const Uses& uses) {
   using Rows = CalledRows;
+  const Graph& g = program.graph;
   if (family(n.op) != Family::reduce) return false;
   const Shape& shape = g.nodes[n.operands[0].value].shape;
   const std::int64_t length = length_of_runs(g, n), whole = element_count(shape);
@@ -214,18 +231,20 @@ bool is_of_short_rows(const Graph& g, const GraphNode& n, const Uses& uses) {
   if (lies_apart) longest = std::min(longest, Rows::kInVectors);
   if (length > longest || whole / length < Rows::kMany) return false;
   if (has_blocks && axes.longest_kept < Rows::kManyOfAnAxis) return false;
-  return source.op == Op::input && uses.largest[value_of(g, n)] < whole;
+  return is_there_anyway(program, n) && uses.largest[value_of(g, n)] < whole;
 }
 
 /// Reductions of what lies across memory: a call goes along it, in the order of the tree
 /// (codegen_cpu/eager/reduce.cpp).
-bool is_across(const Graph& g, const GraphNode& n, const Uses& uses) {
+bool is_across(const Program& program, const GraphNode& n, const Uses& uses) {
   if (family(n.op) != Family::reduce) return false;
+  const Graph& g = program.graph;
   const ValueId v = n.operands[0].value;
   const GraphNode& source = source_of(g, n.operands[0]);
   const Shape& sizes = g.nodes[v].shape;
   const std::int64_t whole = element_count(sizes);
-  if (source.op != Op::input || whole < CalledAcross::kLarge || uses.largest[value_of(g, n)] >= whole) return false;
+  if (!is_there_anyway(program, n) || whole < CalledAcross::kLarge || uses.largest[value_of(g, n)] >= whole)
+    return false;
   if (!source.dense && &source != &g.nodes[v]) return false;  // nobody knows how a view of it lies
   const int unit = source.dense ? last_unit_axis(strides_of(g, v)) : source.unit_inner ? -1 : source.unit_axis;
   const int last = static_cast<int>(sizes.rank()) - 1;
@@ -264,7 +283,7 @@ Choice choose(const Program& program, const GraphNode& n, const Uses& uses) {
   const bool fuses = compiles && !reduces_nothing && emits(program, n, uses.joins);
   const bool is_better_called =
       program.capabilities.rows_in_vectors &&
-      ((program.form != PlanForm::shipped && (is_of_short_rows(g, n, uses) || is_across(g, n, uses))) ||
+      ((program.form != PlanForm::shipped && (is_of_short_rows(program, n, uses) || is_across(program, n, uses))) ||
        is_rearranged(program, n, uses));
   c.form = fuses && !is_better_called && !may_lose(*cell, g, n, operand) ? Form::emit : Form::call;
   if (cell == nullptr || !explains) return c;  // a call step chooses its kernel when it runs

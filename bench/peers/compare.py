@@ -3,8 +3,8 @@
 networks of images also beside ONNX Runtime and OpenVINO, in f32 and as it chooses.
 
   bench/peers/compare.py [--rows REGEX] [--threads 1,2] [--peers numpy,torch,inductor,jax,onnxruntime,openvino,
-                         openvino_default] [--random 200] [--models] [--rounds 5] [--seconds 0.3] [--markdown FILE]
-                         [--json FILE]
+                         openvino_default] [--random 200] [--models] [--cpu avx2] [--rounds 5] [--seconds 0.3]
+                         [--markdown FILE] [--json FILE]
 
 Every engine is a process of its own that is kept (its memory and kernels warm); for each row they take turns, for
 --rounds rounds, and the table shows the median of each one's best times of a round. What a peer computes is compared with

@@ -8,7 +8,8 @@
 
 namespace fermata {
 
-/// to[i * length + j] = from[i * step + j * inner_step] for i < count, j < length; steps in elements.
+/// to[i * length + j] = from[i * step + j * inner_step] for i < count, j < length; steps in elements. An inner step of
+/// 0 repeats one element.
 struct NearRows {
   std::int64_t element_bytes;  // 1, 2, 4 or 8
   std::int64_t length, step, inner_step;

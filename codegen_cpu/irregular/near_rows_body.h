@@ -117,7 +117,7 @@ FERMATA_VBMI inline void copy_by_64(const NearRowsOrder& o, char* to, const char
 inline void find_order(NearRowsOrder& o, const NearRows& rows) {
   o.vector_bytes = 0, o.of = rows;
 #if defined(__AVX2__)
-  if (rows.step == 0 || rows.inner_step == 0 || rows.length < 1) return;
+  if (rows.step == 0 || rows.length < 1) return;
   // One row in a vector pays where its elements are moved, too.
   const std::int64_t fewest_rows = rows.inner_step == 1 ? 2 : 1;
 #if defined(__AVX512BW__)

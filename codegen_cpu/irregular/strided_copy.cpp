@@ -189,14 +189,29 @@ template <class T> void repeat_in_vectors(const RepeatOrder& order, const Repeat
   if constexpr (sizeof(T) <= 8) repeat_kernels().repeat(&order, sizeof(T), elements);
 }
 
+/// A shuffle of vectors of rows that follow each other in the target and lie near each other in the source
+/// (near_rows.h): none if there is none.
+NearRowsOrder near_rows_order(std::size_t element_bytes, std::int64_t length, std::int64_t inner_step,
+                              const Axis& rows) {
+  NearRowsOrder order;
+  if (element_bytes <= 8 && rows.to == length)
+    near_rows_kernels().find_order(order, {.element_bytes = static_cast<std::int64_t>(element_bytes),
+                                           .length = length,
+                                           .step = rows.from,
+                                           .inner_step = inner_step});
+  return order;
+}
+
 /// Elements that are each repeated a few times, as by repeat(): false where the copy is another one.
 template <class T> bool copy_repeated(const Copy& c) {
   if (c.ordered || c.rank < 2 || c.inner().from != 0 || c.inner().to != 1) return false;
   const Axis &axis = c.axes[c.rank - 2], &times = c.inner();
   RepeatOrder order;
   const bool in_vectors = find_repeat_order<T>(order, axis, times.size);
+  const NearRowsOrder near = in_vectors ? NearRowsOrder() : near_rows_order(sizeof(T), times.size, 0, axis);
   const RepeatElements<T> kernel = repeat_kernel<T>(times.size);
-  if ((kernel == nullptr && !in_vectors) || axis.to != times.size || longest_before(c, c.rank - 1) != c.rank - 2)
+  if ((kernel == nullptr && !in_vectors && near.vector_bytes == 0) || axis.to != times.size ||
+      longest_before(c, c.rank - 1) != c.rank - 2)
     return false;
   constexpr std::int64_t kPart = 4096;
   const std::int64_t rows = count(c, c.rank - 2), parts = (axis.size + kPart - 1) / kPart;
@@ -210,6 +225,8 @@ template <class T> bool copy_repeated(const Copy& c) {
       if (in_vectors)
         repeat_in_vectors<T>(order,
                              {.to = to, .from = from, .step = axis.from, .count = elements, .times = times.size});
+      else if (near.vector_bytes != 0)
+        near_rows_kernels().copy(near, to, from, elements);
       else
         kernel(to, from, axis.from, elements);
     }
@@ -230,19 +247,6 @@ template <class T> using ShortRows = void (*)(T*, const T*, std::int64_t, std::i
 template <class T, int... N> ShortRows<T> short_rows_kernel(std::int64_t size, std::integer_sequence<int, N...>) {
   static constexpr ShortRows<T> kKernels[] = {&copy_short_rows<N + 1, T>...};
   return kKernels[size - 1];
-}
-
-/// A shuffle of vectors of rows that follow each other in the target and lie near each other in the source
-/// (near_rows.h): none if there is none.
-NearRowsOrder near_rows_order(std::size_t element_bytes, std::int64_t length, std::int64_t inner_step,
-                              const Axis& rows) {
-  NearRowsOrder order;
-  if (element_bytes <= 8 && rows.to == length)
-    near_rows_kernels().find_order(order, {.element_bytes = static_cast<std::int64_t>(element_bytes),
-                                           .length = length,
-                                           .step = rows.from,
-                                           .inner_step = inner_step});
-  return order;
 }
 
 /// Many rows of a few elements each: false where the copy is another one.

@@ -162,6 +162,8 @@ class Accesses {
   // Elements that lie apart (loads_apart.cpp).
   void plan_loads_apart();
   unsigned most_steps(unsigned access, Value* count) const;
+  /// Elements that lie apart, of all lanes.
+  Value* gather_all(unsigned access, Value* first) const;
   Value* load_apart(unsigned access, Value* first, const Span& span, unsigned vector) const;
   Value* load_by_step(unsigned access, Value* first, Value* mask, Value* count,
                       llvm::function_ref<Value*()> one_by_one) const;

@@ -9,11 +9,13 @@ namespace fermata::jit {
 
 void refuse(const std::string& what) { throw std::runtime_error(what); }
 
-const Isa* find_isa(std::string_view name) {
+const Isa* find_isa(std::string_view name, bool gathers) {
   // The processor levels of the x86-64 psABI: what every machine of that level has, whoever made it.
-  static constexpr auto kIsas =
-      std::to_array<Isa>({{"avx512", "x86-64-v4", 512, 32, true}, {"avx2", "x86-64-v3", 256, 16, false}});
-  const auto found = std::ranges::find(kIsas, name, &Isa::name);
+  static constexpr auto kIsas = std::to_array<Isa>({{"avx512", "x86-64-v4", 512, 32, true, true},
+                                                    {"avx512", "x86-64-v4", 512, 32, true},
+                                                    {"avx2", "x86-64-v3", 256, 16, false}});
+  const auto found =
+      std::ranges::find_if(kIsas, [&](const Isa& isa) { return isa.name == name && (gathers || !isa.gathers); });
   return found == kIsas.end() ? nullptr : &*found;
 }
 

@@ -20,11 +20,12 @@ struct Isa {
   std::string_view name;
   const char* cpu;  // LLVM's name of the processor level
   unsigned vector_bits;
-  unsigned registers;  // vector registers
-  bool masks;          // masked loads and stores of every element width, gathers and scatters
+  unsigned registers;    // vector registers
+  bool masks;            // masked loads and stores of every element width, gathers and scatters
+  bool gathers = false;  // a gather takes less than one load for each lane
 };
 /// Returns null if the name is unknown.
-const Isa* find_isa(std::string_view name);
+const Isa* find_isa(std::string_view name, bool gathers);
 
 /// The LLVM type of a program value: bool is i1, f16 and bf16 are integers with their bits. Throws for complex and
 /// quantized dtypes.

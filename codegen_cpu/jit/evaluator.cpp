@@ -134,7 +134,7 @@ void Evaluator::group(const std::vector<ValueId>& ids, const Group& group, Envir
       continue;
     }
     const Instr& instr = kernel_.program[id];
-    if (instr.prim == Prim::select && instr.bits == kRare && !waiting.empty()) {
+    if (instr.prim == Prim::select && instr.bits != 0 && !waiting.empty()) {
       std::vector<ValueId> needed;
       const auto is_needed = [&](ValueId rare) { return rare_.condition_of(rare) == instr.a; };
       std::ranges::copy_if(waiting, std::back_inserter(needed), is_needed);

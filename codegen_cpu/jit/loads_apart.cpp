@@ -27,10 +27,21 @@ Value* Accesses::has_step(unsigned access, std::int64_t elements) const {
                          b_.i64(elements * static_cast<std::int64_t>(byte_size(kernel_.accesses[access].dtype))));
 }
 
+Value* Accesses::gather_all(unsigned access, Value* first) const {
+  const DType dtype = kernel_.accesses[access].dtype;
+  Type* const type = memory_type(b_.getContext(), dtype, b_.lanes());
+  Value* const all = llvm::ConstantInt::getTrue(llvm::FixedVectorType::get(b_.getInt1Ty(), b_.lanes()));
+  return b_.CreateMaskedGather(type, lane_addresses(access, first), llvm::Align(byte_size(dtype)), all,
+                               llvm::Constant::getNullValue(type));
+}
+
 /// Most vectors are whole. Without a branch to code for these, processors do not fetch ahead of masked loads (Zen 4 and
-/// 5), and a gather takes longer than one load for each lane.
+/// 5), and a gather takes longer there than one load for each lane.
 Value* Accesses::load_apart(unsigned access, Value* first, const Span& span, unsigned vector) const {
-  const auto by_lane = [&](Value* count) { return load_by_lane(access, first, lane_step(access), count); };
+  const auto by_lane = [&](Value* count) -> Value* {
+    if (count == nullptr && b_.isa().gathers && has_gather(access)) return gather_all(access, first);
+    return load_by_lane(access, first, lane_step(access), count);
+  };
   const auto all = [&] {
     return Values{load_by_step(access, first, nullptr, nullptr, [&] { return by_lane(nullptr); })};
   };

@@ -11,6 +11,7 @@
 #include "codegen_cpu/jit/line_marks.h"
 #include "codegen_cpu/jit/machine_code.h"
 #include "ir/per_thread.h"
+#include "ir/short_form.h"
 
 namespace fermata::jit {
 namespace {
@@ -64,9 +65,10 @@ void dump(llvm::Module& module, CodeGenerator& generator, const FermataLlvmReque
 }
 
 void compile(const FermataLlvmRequest& request, FermataLlvmResult& result) {
-  const Isa* const isa = find_isa(request.target);
+  const Isa* const isa = find_isa(request.target, (request.flags & kFermataLlvmGathers) != 0);
   if (isa == nullptr) refuse("no instruction set is called " + std::string(request.target));
-  const Kernel kernel = deserialize_kernel({request.kernel, request.kernel_size});
+  const Kernel given = deserialize_kernel({request.kernel, request.kernel_size});
+  const Kernel kernel = is_wide(request) ? given : short_form(given);
   Lease generator(*isa);
   const std::unique_ptr<llvm::Module> module = generator->new_module();
   const bool checked = (request.flags & kFermataLlvmCheck) != 0;

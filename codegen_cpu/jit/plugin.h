@@ -27,6 +27,7 @@ enum FermataLlvmFlags : std::uint32_t {
   kFermataLlvmWide = 8,          // for hot kernels: more interleaving and more LLVM passes
   kFermataLlvmCheck = 16,        // bounds checks; see BoundsChecker
   kFermataLlvmTurned = 32,       // a kernel of turned rows; see turned_rows.h
+  kFermataLlvmGathers = 64,      // for a processor whose gathers are fast; see gather_speed.h
 };
 
 /// Either `error` or `object` is set. All pointers come from malloc; fermata_llvm_free() releases them.

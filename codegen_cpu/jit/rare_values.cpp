@@ -18,7 +18,7 @@ constexpr std::size_t kFewest = 12;
 RareValues::RareValues(const Kernel& kernel, const SpilledValues& kept)
     : condition_of_(kernel.program.size(), kNoValue), users_(kernel.program.size()) {
   const ScalarProgram& program = kernel.program;
-  const auto is_rare = [](const Instr& instr) { return instr.prim == Prim::select && instr.bits == kRare; };
+  const auto is_rare = [](const Instr& instr) { return instr.prim == Prim::select && instr.bits != 0; };
   if (std::ranges::none_of(program.instrs(), is_rare)) return;
   // The condition of all uses so far: kNoValue if they have none in common. Users come after what they use.
   std::vector<std::optional<ValueId>> common(program.size());

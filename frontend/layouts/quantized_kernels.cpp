@@ -193,8 +193,9 @@ struct GeneralRow {
   Op op;
   Dispatcher<GeneralCall>::Kernel run;
 };
-constexpr GeneralRow kGeneral[] = {{Op::dequantize, &run_dequantize}, {Op::cast, &run_cast},     {Op::copy, &run_copy},
-                                   {Op::matmul, &run_matmul},         {Op::linear, &run_linear}, {Op::take, &run_take}};
+constexpr GeneralRow kGeneralRows[] = {
+    {Op::dequantize, &run_dequantize}, {Op::cast, &run_cast},     {Op::copy, &run_copy},
+    {Op::matmul, &run_matmul},         {Op::linear, &run_linear}, {Op::take, &run_take}};
 
 /// Custom operators that are not pointwise.
 void refuse_boxed(const Call& call, Stack& stack) { throw_missing(call, lines(Tensors(tensors_of(stack)))); }
@@ -205,7 +206,7 @@ void register_on(BackendKey backend) {
   set_family_kernels(here, {&refuse_unary, &refuse_binary, &refuse_ternary, &refuse_general});
   set_kernel<UnaryCall>(Op::relu, here, &run_relu);
   set_kernel<BinaryCall>(Op::add, here, &run_add);
-  for (const GeneralRow& row : kGeneral) set_kernel<GeneralCall>(row.op, here, row.run);
+  for (const GeneralRow& row : kGeneralRows) set_kernel<GeneralCall>(row.op, here, row.run);
   for (std::size_t op = 0; op < kOpCount; ++op)
     if (is_view(static_cast<Op>(op))) set_kernel<GeneralCall>(static_cast<Op>(op), here, &run_view);
   set_family_kernel<GeneralCall>(Family::composite, here, &refuse_general);  // its parts would fail one by one

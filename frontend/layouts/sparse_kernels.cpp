@@ -334,7 +334,7 @@ struct GeneralRow {
   Op op;
   Dispatcher<GeneralCall>::Kernel run;
 };
-constexpr GeneralRow kGeneral[] = {
+constexpr GeneralRow kGeneralRows[] = {
     {Op::to_dense, &run_to_dense}, {Op::cast, &run_cast},     {Op::copy, &run_copy},    {Op::sum, &run_sum},
     {Op::permute, &run_permute},   {Op::matmul, &run_matmul}, {Op::linear, &run_linear}};
 
@@ -347,7 +347,7 @@ void register_sparse_kernels() {
   for (const Functionality layout : {Functionality::sparse_coo, Functionality::sparse_csr}) {
     const RegistrationKey here = RegistrationKey::cell(layout, BackendKey::cpu);
     set_family_kernels(here, {&run_unary, &run_binary, &run_ternary, &refuse_general});
-    for (const GeneralRow& row : kGeneral) set_kernel<GeneralCall>(row.op, here, row.run);
+    for (const GeneralRow& row : kGeneralRows) set_kernel<GeneralCall>(row.op, here, row.run);
     set_family_kernel<GeneralCall>(Family::composite, here, &refuse_general);  // its parts would fail one by one
     register_fallback({.boxed = &refuse_boxed, .where = std::source_location::current(), .key = here}).keep();
   }

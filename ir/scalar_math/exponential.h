@@ -22,7 +22,8 @@ template <> struct ExponentialConstants<float> {
                                         0.0416665114f,   0.166666359f,   0.5f};
   // 2 atanh(s) = 2 s + s^3 P(s^2), s <= 1/3: 2^-33.
   static constexpr std::array kAtanh = {0.24246344f, 0.214437187f, 0.286152184f, 0.399989486f, 0.666666746f};
-  static constexpr float kExpMin = -104.5f, kExpMax = 89.0f;  // 0 below, infinity above
+  static constexpr float kExpMin = -104.5f, kExpMax = 89.0f;             // 0 below, infinity above
+  static constexpr float kExpNormalMin = -87.0f, kExpNormalMax = 88.0f;  // normal numbers between, with one factor 2^n
   static constexpr float kExp2Min = -151.0f, kExp2Max = 129.0f;
   static constexpr float kExpm1Min = -20.0f;  // -1 below
   static constexpr float kTanhMax = 10.0f;    // 1 above
@@ -65,6 +66,7 @@ template <> struct ExponentialConstants<double> {
       0.11764103029920026, 0.13333360810862135,  0.15384614517357242,  0.18181818200266234,  0.22222222221970467,
       0.28571428571430596, 0.39999999999999991,  0.66666666666666663};
   static constexpr double kExpMin = -746.0, kExpMax = 710.0;
+  static constexpr double kExpNormalMin = -708.0, kExpNormalMax = 709.0;
   static constexpr double kExp2Min = -1080.0, kExp2Max = 1025.0;
   static constexpr double kExpm1Min = -40.0;
   static constexpr double kTanhMax = 20.0;
@@ -133,7 +135,35 @@ template <class V> V exp_below_limit(V x) {
   return times_power_of_two(e.value, e.shifted);
 }
 
-template <class V> V exp(V x) { return exp_below_limit(min(V(ExponentialOf<V>::kExpMax), x)); }
+/// e^x of any x. A product with a subnormal result takes processors some hundred cycles: where x < 0, it is computed
+/// 2^64 times larger (times_negative_power_of_two).
+template <class V> V exp_of_any(V x) {
+  using C = ExponentialOf<V>;
+  using F = FormatOf<V>;
+  using U = typename F::Unsigned;
+  using B = UnsignedBits<V>;
+  constexpr U kUp = 64, kLeastExponent = U{1} + kUp;
+  const V clamped = max(V(C::kExpMin), min(V(C::kExpMax), x));
+  const V round = V(kRoundToExponent<ElementOfValue<V>> - ElementOfValue<V>(1));
+  const V shifted = fma(clamped, V(C::kLog2E), round);  // n - 1: 2^n overflows for the largest n
+  const V r = subtract_multiple_of_ln2(clamped, shifted - round);
+  const B up = select(x < constant<V>(0), B(kUp << F::kMantissaBits), B(U{0}));
+  const V p = polynomial(r, C::kExp);
+  const V large = (p + p) * from_bits<V>(bits_of(power_of_two<V>(bits_of(shifted))) + up);
+  const V least = from_bits<V>(B(kLeastExponent << F::kMantissaBits));
+  const V subnormal = from_bits<V>(bits_of(large + least) - bits_of(least));
+  return select(large < least, subnormal, from_bits<V>(bits_of(large) - up));
+}
+
+/// Results that are subnormal, or near infinity, are rare, and so is NaN.
+template <class V> V exp(V x) {
+  using C = ExponentialOf<V>;
+  const auto is_below = x < V(C::kExpNormalMin);
+  const auto is_usual = (x <= V(C::kExpNormalMax)) & ((!is_below) | (x <= V(C::kExpMin)));
+  const V usual = select(is_below, constant<V>(0), exp_in_range(max(V(C::kExpNormalMin), x)));
+  if (are_all(is_usual)) return usual;
+  return select_quick(is_usual, usual, exp_of_any(x));
+}
 
 /// 2^(x + low) for |low| well below 1. Exact at integers.
 template <class V> V exp2_of_sum(V x, V low) {

@@ -36,6 +36,8 @@ template <class V> inline constexpr bool is_double_value = std::is_same_v<Elemen
 
 /// select(usual, a, rare) where hardly any element takes the rare value (kRare in ir/scalar_program.h).
 template <class M, class V> V select_usual(M usual, V a, V rare) { return select(usual, a, rare); }
+/// select(usual, quick, general) where the general value is right for all elements, and hardly any element needs it.
+template <class M, class V> V select_quick(M usual, V quick, V general) { return select(usual, quick, general); }
 /// Whether all elements are known to be usual: what is rare need not be computed.
 template <class M> bool are_all(M usual) {
   if constexpr (requires { any(!usual); })

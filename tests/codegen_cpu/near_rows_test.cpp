@@ -68,7 +68,7 @@ TEST_F(NearRowsCopies, AreTheElements) {
   for (const Named& set : all_kernels())
     for (const std::int64_t element : {1, 2, 4, 8})
       for (const std::int64_t length : {1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 40})
-        for (const std::int64_t inner : {1, -1, 2})
+        for (const std::int64_t inner : {1, -1, 2, 0})
           for (const std::int64_t step : {-9, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5, 8, 30, -30})
             for (const std::int64_t count : {1, 2, 3, 5, 16, 21, 33, 67}) {
               check(set, {.element_bytes = element, .length = length, .step = step, .inner_step = inner}, count);

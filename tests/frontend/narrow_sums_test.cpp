@@ -45,7 +45,7 @@ TEST(NarrowSums, OfMasksCount) {
                          sum((bytes == 3) | (floats < 2)),
                          sum(bytes > 200, 1),
                          sum(bytes <= 7, 1),
-                         sum(bytes, {1}) + sum(bytes > 3, 1) * 2};
+                         sum(bytes, {1}) + sum(bytes > 3, 1).astype(DType::u64) * 2};
     });
     for (const auto& [way, got] : results) EXPECT_EQ(got, results[0].second) << way << " " << length;
     EXPECT_EQ(integers(sum(bytes <= 7, 1)), std::vector<std::int64_t>(3, length));
