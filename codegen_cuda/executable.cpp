@@ -7,7 +7,6 @@
 #include "codegen_cuda/runtime/device.h"
 #include "codegen_cuda/runtime/dry_run.h"
 #include "ir/error.h"
-#include "ir/short_form.h"
 
 namespace fermata::gpu {
 namespace {
@@ -44,8 +43,8 @@ std::size_t components(const Kernel& kernel) {
 }  // namespace
 
 CudaExecutable::CudaExecutable(const Kernel& kernel)
-    : kernel_(short_form(kernel)),
-      schedule_(schedule(kernel_)),
+    : kernel_(kernel),
+      schedule_(schedule(kernel)),
       layout_(kernel),
       described_(serialize(kernel)),
       pack_(pack_elements(kernel)),

@@ -6,8 +6,11 @@
 
 namespace fermata {
 
+namespace {
+bool is_general(const Instr& instr) { return instr.prim == Prim::select && instr.bits == kGeneral; }
+}  // namespace
+
 Kernel short_form(const Kernel& kernel) {
-  const auto is_general = [](const Instr& instr) { return instr.prim == Prim::select && instr.bits == kGeneral; };
   if (std::ranges::none_of(kernel.program.instrs(), is_general)) return kernel;
   Kernel result = kernel;
   result.program = {};
@@ -24,6 +27,20 @@ Kernel short_form(const Kernel& kernel) {
   for (Reduction& reduction : result.reductions)
     for (ValueId& id : reduction.lifted) move(id);
   return result;
+}
+
+std::size_t usual_size(const Formula& formula) {
+  const ScalarProgram& program = formula.program;
+  if (std::ranges::none_of(program.instrs(), is_general)) return program.size();
+  std::vector<bool> is_used(program.size(), false);
+  for (const ValueId id : formula.results) is_used[id] = true;
+  for (ValueId id = static_cast<ValueId>(program.size()); id-- > 0;) {
+    const Instr& instr = program[id];
+    if (!is_used[id]) continue;
+    for (const ValueId operand : {instr.a, instr.b, is_general(instr) ? kNoValue : instr.c})
+      if (operand != kNoValue) is_used[operand] = true;
+  }
+  return static_cast<std::size_t>(std::ranges::count(is_used, true));
 }
 
 }  // namespace fermata

@@ -9,4 +9,7 @@ namespace fermata {
 /// same.
 Kernel short_form(const Kernel& kernel);
 
+/// The number of values of a formula that are computed for usual elements.
+std::size_t usual_size(const Formula& formula);
+
 }  // namespace fermata

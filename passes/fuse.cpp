@@ -12,6 +12,7 @@
 #include "ir/complex_form.h"
 #include "ir/error.h"
 #include "ir/ops/reduce.h"
+#include "ir/short_form.h"
 #include "passes/dimensions.h"
 #include "passes/group_order.h"
 #include "passes/index_map.h"
@@ -47,7 +48,7 @@ std::size_t prim_count(const Graph& g, ValueId v) {
   if (traits(n.op).gathers) return 6;
   if (traits(n.op).joins) return 4 * n.operands.size();
   if (!is_pointwise(n.op)) return family(n.op) == Family::random ? 120 : 1;
-  return pointwise_formula(n.op, compute_dtype(operand)).program.size();
+  return usual_size(pointwise_formula(n.op, compute_dtype(operand)));
 }
 
 struct Verdict {

@@ -443,6 +443,7 @@ void matmul_amx(const CallArgs& args) { matmul_amx(args, tile_epilogue_of(args))
 
 FERMATA_KERNELS(cpu) {
   if (!has_amx()) return;
+  constexpr Ships kNotEverywhere = Ships::nowhere;  // an exported program may come to a processor without tiles
   add_variant(Op::matmul, BackendKey::cpu,
               {.name = "amx",
                .form = KernelForm::library,
@@ -453,7 +454,8 @@ FERMATA_KERNELS(cpu) {
                .fits_text = kMatmulAmxFits,
                .epilogue = EpilogueForm::tiles,
                .in_batches = true,
-               .by_rows = true});
+               .by_rows = true,
+               .ships = kNotEverywhere});
   constexpr DTypeSet kBytes = DTypeSet(DType::i8) | DType::u8;
   add_variant(Op::matmul_i32, BackendKey::cpu,
               {.name = "amx",
@@ -462,14 +464,16 @@ FERMATA_KERNELS(cpu) {
                .call = &matmul_i32_amx,
                .fits = &matmul_i32_amx_fits,
                .cost = &matmul_i32_amx_cost,
-               .fits_text = kMatmulAmxFits});
+               .fits_text = kMatmulAmxFits,
+               .ships = kNotEverywhere});
   add_variant(Op::matmul_packed, BackendKey::cpu,
               {.name = "amx",
                .form = KernelForm::library,
                .dtypes = kBytes,
                .call = &matmul_packed_amx,
                .fits = &matmul_packed_amx_fits,
-               .fits_text = kMatmulAmxFits});
+               .fits_text = kMatmulAmxFits,
+               .ships = kNotEverywhere});
 }
 
 }  // namespace fermata
