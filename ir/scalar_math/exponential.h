@@ -149,7 +149,7 @@ template <class V> V exp_of_any(V x) {
   const V r = subtract_multiple_of_ln2(clamped, shifted - round);
   const B up = select(x < constant<V>(0), B(kUp << F::kMantissaBits), B(U{0}));
   const V p = polynomial(r, C::kExp);
-  const V large = (p + p) * from_bits<V>(bits_of(power_of_two<V>(bits_of(shifted))) + up);
+  const V large = (p + p) * from_bits<V>((bits_of(shifted) << B(static_cast<U>(F::kMantissaBits))) + up);
   const V least = from_bits<V>(B(kLeastExponent << F::kMantissaBits));
   const V subnormal = from_bits<V>(bits_of(large + least) - bits_of(least));
   return select(large < least, subnormal, from_bits<V>(bits_of(large) - up));
