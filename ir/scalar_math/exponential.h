@@ -142,7 +142,7 @@ template <class V> V exp_of_any(V x) {
   using F = FormatOf<V>;
   using U = typename F::Unsigned;
   using B = UnsignedBits<V>;
-  constexpr U kUp = 64, kLeastExponent = U{1} + kUp;
+  constexpr U kUp = 64, kLeast = (U{1} + kUp) << F::kMantissaBits;
   const V clamped = max(V(C::kExpMin), min(V(C::kExpMax), x));
   const V round = V(kRoundToExponent<ElementOfValue<V>> - ElementOfValue<V>(1));
   const V shifted = fma(clamped, V(C::kLog2E), round);  // n - 1: 2^n overflows for the largest n
@@ -150,8 +150,8 @@ template <class V> V exp_of_any(V x) {
   const B up = select(x < constant<V>(0), B(kUp << F::kMantissaBits), B(U{0}));
   const V p = polynomial(r, C::kExp);
   const V large = (p + p) * from_bits<V>((bits_of(shifted) << B(static_cast<U>(F::kMantissaBits))) + up);
-  const V least = from_bits<V>(B(kLeastExponent << F::kMantissaBits));
-  const V subnormal = from_bits<V>(bits_of(large + least) - bits_of(least));
+  const V least(std::bit_cast<ElementOfValue<V>>(kLeast));
+  const V subnormal = from_bits<V>(bits_of(large + least) - B(kLeast));
   return select(large < least, subnormal, from_bits<V>(bits_of(large) - up));
 }
 
