@@ -1,6 +1,7 @@
 // Programs as users of NumPy write them (bench/kinds.h): groups, windows, images of bytes, small matrices, whole
 // numbers, masks, loops over parameters, gradients.
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "bench/kinds.h"
@@ -258,6 +259,34 @@ Tensor forward_algorithm(const Tensors& in) {
   for (int t = 1; t < 60; ++t) at = fm::logsumexp(fm::expand_dims(at, 1) + in[1], 0) + in[0].select(0, t);
   return fm::logsumexp(at);
 }
+/// The loudness that a compressor of sound follows.
+Tensor follow_scan(const Tensors& in) {
+  const auto step = [](const Tensor& level, const Tensor& x) {
+    const Tensor kept = fm::where(x > level, 0.6, 0.95), next = kept * level + (1 - kept) * x;
+    return std::pair(next, next);
+  };
+  return fm::scan(step, fm::zeros({40}), fm::abs(in[0])).second;
+}
+/// Predators and prey by the method of Heun.
+Tensor prey_scan(const Tensors& in) {
+  const auto change = [](const Tensor& a, const Tensor& b) { return std::pair(a * (1 - b), b * (a - 1.5)); };
+  const auto step = [change](const std::tuple<Tensor, Tensor>& state, const Tensor& dt) {
+    const auto& [a, b] = state;
+    const auto [da, db] = change(a, b);
+    const auto [ea, eb] = change(a + dt * da, b + dt * db);
+    const Tensor next = a + dt / 2 * (da + ea);
+    return std::pair(std::tuple(next, b + dt / 2 * (db + eb)), next);
+  };
+  return fm::scan(step, std::tuple(fm::exp(in[0] * 0.1), fm::exp(in[1] * 0.1)), fm::full({800}, 0.01)).second;
+}
+Tensor recurrent_scan(const Tensors& in) {
+  const Tensor u = in[1] * 0.1;
+  const auto step = [u](const Tensor& h, const Tensor& x) {
+    const Tensor next = fm::tanh(x + fm::matmul(h, u));
+    return std::pair(next, next);
+  };
+  return fm::scan(step, fm::zeros({9, 64}), in[0]).second;
+}
 Tensor unpack_bits(const Tensors& in) { return (fm::expand_dims(in[0], 1) >> fm::arange(8).astype(DType::u8)) & 1; }
 /// Adam over parameters of many sizes.
 Case small_parameters() {
@@ -476,6 +505,9 @@ std::vector<Case> user_kinds() {
       of("local_contrast_500x700", {{500, 700}}, &local_contrast),
       of("kmeans_20Kx30x9", {{20'000, 9}, {30, 9}}, &kmeans),
       of("forward_algorithm_60x50", {{60, 50}, {50, 50}}, &forward_algorithm),
+      of("follow_scan_3000x40", {{3000, 40}}, &follow_scan),
+      of("prey_scan_800x350", {{350}, {350}}, &prey_scan),
+      of("recurrent_scan_200x9x64", {{200, 9, 64}, {64, 64}}, &recurrent_scan),
       of_integers("unpack_bits_900K", 0, 256, {900'000}, DType::u8, &unpack_bits),
       of_integers("sort_i16_3M", -30000, 30000, {3'000'000}, DType::i16,
                   [](const Tensors& in) { return fm::sort(in[0]); }),

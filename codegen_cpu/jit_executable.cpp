@@ -21,6 +21,7 @@
 #include "codegen_cpu/kernel_parts.h"
 #include "codegen_cpu/loader.h"
 #include "codegen_cpu/narrowed_kernel.h"
+#include "codegen_cpu/repeated_code.h"
 #include "codegen_cpu/staged_columns.h"
 #include "codegen_cpu/turned_rows.h"
 #include "dispatch/kernel_cache.h"
@@ -50,7 +51,8 @@ class VariableExecutable final : public LoadedExecutable {
         is_wide_(code == Code::narrowed_wide),
         may_narrow_(code == Code::quick && may_narrow(kernel)),
         target_(target),
-        name_(KernelNameScope::current()) {}
+        name_(KernelNameScope::current()),
+        repeated_(target_, name_) {}
 
   void launch(const KernelLaunch& launch) const override {
     if (!may_exchange_axes_) return LoadedExecutable::launch(launch);
@@ -77,6 +79,10 @@ class VariableExecutable final : public LoadedExecutable {
       if (parted == this) return false;
     }
     return parted != nullptr && parted->in_parts(launch, run);
+  }
+
+  const Executable* repeated(std::span<const Carried> carried, std::int64_t steps) const override {
+    return repeated_.find(kernel_, carried, steps);
   }
 
   const Executable& variant_for(const KernelLaunch& launch, bool may_stream) const override {
@@ -442,6 +448,7 @@ class VariableExecutable final : public LoadedExecutable {
   const AccessSet may_lie_across_;
   const bool is_wide_, may_narrow_;
   const std::string target_, name_;
+  const RepeatedCode repeated_;
   const std::shared_ptr<Variants> variants_ = std::make_shared<Variants>();
   mutable std::atomic<std::int64_t> work_{0};  // operations so far
   mutable std::int64_t points_apart_ = 0;      // under the mutex

@@ -147,6 +147,7 @@ template <BackendKey B> void run_scan(const CallArgs& args) {
   std::vector<TensorView> views(init.begin(), init.end());
   views.insert(views.end(), sequences.begin(), sequences.end());
   views.insert(views.end(), rest.begin(), rest.end());
+  if (body.run_scan(op, views, results)) return;
   std::vector<void*> next(types.size());
   for (std::int64_t step = 0; step < op.length.value; ++step) {
     check_stop(stop_of_run);

@@ -1,7 +1,10 @@
 // See bound_plan.h.
 #include "runtime/bound_plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -209,6 +212,64 @@ void BoundPlan::run_observed(Run& run) {
         entry.step);
     ++number;
   }
+}
+
+bool BoundPlan::run_repeated(const Plan& plan, const Repetition& repetition) {
+  if (has_calls_ || has_boxed_ || checks_bounds() || !plan.capabilities.launches_on_caller) return false;
+  if (StepProfile::current() != nullptr || watch_step.load(std::memory_order_relaxed) != nullptr) return false;
+  const auto last = std::prev(steps_.end());
+  const auto* const kernel = std::get_if<BoundKernel>(&last->step);
+  if (kernel == nullptr || kernel->step().is_of_weights) return false;
+  for (auto entry = steps_.begin(); entry != last; ++entry) {
+    const auto* const before = std::get_if<BoundKernel>(&entry->step);
+    if (before == nullptr || !computes_the_same(*before, plan, repetition)) return false;
+  }
+  // What the other kernels make has a place of its own, also where it shared one with an output.
+  std::vector<StoragePtr> buffers;
+  const auto allocate = [&](std::size_t bytes) {
+    return bytes == 0 ? nullptr : buffers.emplace_back(allocate_on(plan.backend, bytes))->data;
+  };
+  last_.reached = 0;
+  last_.data.assign(plan.slots.size(), nullptr);
+  for (std::size_t i = 0; i < plan.leaf_slots.size(); ++i) last_.data[plan.leaf_slots[i]] = repetition.leaves[i].data;
+  if (void* const arena = allocate(arena_bytes_); arena != nullptr)
+    for (std::size_t i = 0; i < plan.slots.size(); ++i)
+      if (plan.slots[i].kind == PlanSlot::Kind::temporary)
+        last_.data[i] = static_cast<std::byte*>(arena) + slot_offset_[i];
+  for (const SharedPlace& s : shared_places_) last_.data[s.temporary] = allocate(slot_bytes_[s.output]);
+
+  const EventInfo* const info = wants_events() ? describe_repeated(repetition.steps) : nullptr;
+  std::int64_t begin = 0;
+  const auto run_others = [&] {
+    Run run{plan, last_.data, last_.buffers, last_.owners, scalars_};
+    for (auto entry = steps_.begin(); entry != last; ++entry) std::get<BoundKernel>(entry->step).run(run);
+    if (info != nullptr) begin = event_clock();
+  };
+  const HeardEvent heard(info);
+  if (!kernel->run_repeated(plan, repetition, last_.data, scalars_, run_others)) return false;
+  if (info != nullptr) add_event({begin, event_clock(), info, 0});
+  return true;
+}
+
+bool BoundPlan::computes_the_same(const BoundKernel& kernel, const Plan& plan, const Repetition& repetition) const {
+  if (kernel.step().is_of_weights) return false;
+  return std::ranges::all_of(kernel.step().sources, [&](const PlanSource& source) {
+    if (std::ranges::find(plan.output_slots, source.slot) != plan.output_slots.end()) return false;
+    const auto leaf = std::ranges::find(plan.leaf_slots, source.slot);
+    if (leaf == plan.leaf_slots.end()) return true;
+    const auto number = static_cast<std::size_t>(leaf - plan.leaf_slots.begin());
+    return repetition.leaves[number].bytes == 0 &&
+           std::ranges::none_of(repetition.outputs, [&](const Repetition::Output& o) { return o.leaf == number; });
+  });
+}
+
+const EventInfo* BoundPlan::describe_repeated(std::int64_t steps) {
+  if (infos_.empty()) describe_steps();
+  EventInfo info = *infos_.back();
+  info.detail += fmt::format(", {} steps", steps);
+  info.bytes *= static_cast<double>(steps), info.operations *= static_cast<double>(steps);
+  info.strided_bytes *= static_cast<double>(steps);
+  return keep_event_info(std::move(info));
 }
 
 void BoundPlan::describe_steps() {

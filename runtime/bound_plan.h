@@ -15,6 +15,7 @@
 #include "runtime/plan.h"
 #include "runtime/record_geometry.h"
 #include "runtime/recorded_runs.h"
+#include "runtime/repetition.h"
 #include "runtime/steps/bound_steps.h"
 #include "runtime/storage.h"
 
@@ -37,6 +38,9 @@ class BoundPlan {
   /// `owners` are the buffers that contain the outputs; without them, kernels that read an output get a copy.
   void run(const Plan& plan, std::span<const LeafBuffer> leaves, std::span<void* const> outputs,
            std::span<const StoragePtr> owners = {});
+  /// Runs the plan once for each of many steps, if all of them are one launch of its last kernel, and the others
+  /// compute what is the same at each; else false, and nothing has run. Whoever watches the steps sees each of them.
+  bool run_repeated(const Plan& plan, const Repetition& repetition);
   /// Whether the steps include kernels over tensors: only they provide buffers.
   bool has_boxed() const { return has_boxed_; }
   StoragePtr take_output(std::size_t output) { return std::move(last_.owners[output_slots_[output]]); }
@@ -76,6 +80,8 @@ class BoundPlan {
   void run_stoppable(Run& run);
   void run_observed(Run& run);
   void describe_steps();
+  bool computes_the_same(const BoundKernel& kernel, const Plan& plan, const Repetition& repetition) const;
+  const EventInfo* describe_repeated(std::int64_t steps);
 
   std::uint64_t plan_number_ = 0;  // of the bound plan
   RecordGeometry geometry_;        // the bound sizes

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "ir/kernel.h"
 #include "runtime/function_ref.h"
@@ -28,6 +29,13 @@ struct ProductChainEstimate {
   bool pays;
   double ns, apart_ns;
   std::int64_t bytes;
+};
+
+/// What a kernel that is launched once for each of several steps carries to the next: `from` reads where `to` was
+/// written.
+struct Carried {
+  std::uint16_t from, to;
+  bool operator==(const Carried&) const = default;
 };
 
 class Executable {
@@ -54,6 +62,12 @@ class Executable {
   /// share those better. False, and nothing is called, if there are none for this launch.
   virtual bool in_parts(const KernelLaunch&, FunctionRef<void(const Executable&, const KernelLaunch&)> /*run*/) const {
     return false;
+  }
+  /// Code for many steps of a kernel in one launch, with an axis of steps in front of those of the kernel, which rows
+  /// follow in order. What is carried has one place: `to` lies still along that axis, and `from` is not used. Null if
+  /// there is none, or not yet: `steps` more are to be run.
+  virtual const Executable* repeated(std::span<const Carried> /*carried*/, std::int64_t /*steps*/) const {
+    return nullptr;
   }
   /// The estimate of a kernel that can also compute the products before and after it, in one launch; nullopt if it
   /// cannot.

@@ -385,6 +385,36 @@ class UserKinds:
             at = self.logsumexp(at[:, None] + m) + x[t]
         return self.logsumexp(at)
 
+    def follow_scan(self, x):
+        def step(level, x):
+            kept = self.xp.where(x > level, np.float32(0.6), np.float32(0.95))
+            level = kept * level + (1 - kept) * x
+            return level, level
+
+        return self.scan(step, self.xp.zeros(40, np.float32), abs(x))
+
+    def prey_scan(self, x, y):
+        change = lambda a, b: (a * (1 - b), b * (a - np.float32(1.5)))
+        dt = np.float32(0.01)
+
+        def step(state, _):
+            a, b = state
+            da, db = change(a, b)
+            ea, eb = change(a + dt * da, b + dt * db)
+            a = a + dt / 2 * (da + ea)
+            return (a, b + dt / 2 * (db + eb)), a
+
+        return self.scan(step, (self.xp.exp(x * 0.1), self.xp.exp(y * 0.1)), self.xp.zeros(800))
+
+    def recurrent_scan(self, x, u):
+        u = u * np.float32(0.1)
+
+        def step(h, x):
+            h = self.xp.tanh(x + h @ u)
+            return h, h
+
+        return self.scan(step, self.xp.zeros((9, 64), np.float32), x)
+
     def unpack_bits(self, x):
         return (x[:, None] >> self.xp.arange(8, dtype=self.xp.uint8)) & 1
 
@@ -436,6 +466,13 @@ class NumpyUserKinds(UserKinds):
     def __init__(self, engine):
         super().__init__(np)
 
+    def scan(self, step, state, xs):
+        results = []
+        for x in xs:
+            state, result = step(state, x)
+            results.append(result)
+        return np.stack(results)
+
     def windows(self, x, side):
         return np.lib.stride_tricks.sliding_window_view(x, (side, side))
 
@@ -473,6 +510,7 @@ class NumpyUserKinds(UserKinds):
 
 class TorchUserKinds(UserKinds):
     f32 = float
+    follow_scan = prey_scan = recurrent_scan = None  # torch.compile unrolls such loops
 
     def __init__(self, engine):
         super().__init__(engine.torch)
@@ -635,6 +673,9 @@ class JaxUserKinds(UserKinds):
         self.jax, self.sigmoid = engine.jax, engine.jax.nn.sigmoid
         self.softmax, self.complex = engine.jax.nn.softmax, engine.jax.lax.complex
 
+    def scan(self, step, state, xs):
+        return self.jax.lax.scan(step, state, xs)[1]
+
     def segment_sum(self, x, segments, count):
         return self.jax.ops.segment_sum(x, segments, count)
 
@@ -746,7 +787,8 @@ ROWS = ["group_means_400K", "one_hot_70Kx45", "embedding_gradient_20Kx48", "cros
         "histogram_2d_2M", "bilinear_500K", "scatter_max_600K", "image_to_planes_20x170x190", "permute_40x130x37x3",
         "mlp_gradient_90x200x300", "horner_f64_900x1100", "batch_statistics_32x40x27x27", "window_max_300x5000",
         "dilate_700x900", "local_contrast_500x700",
-        "kmeans_20Kx30x9", "forward_algorithm_60x50", "unpack_bits_900K", "sort_i16_3M", "sort_u8_900x5000",
+        "kmeans_20Kx30x9", "forward_algorithm_60x50", "follow_scan_3000x40", "prey_scan_800x350",
+        "recurrent_scan_200x9x64", "unpack_bits_900K", "sort_i16_3M", "sort_u8_900x5000",
         "sort_f64_700K", "argsort_i64_500K", "median_30Kx61", "topk_indices_4000x700", "top_33_2000x515",
         "unit_vectors_300Kx3", "crop_colors_12x230x240x3", "flip_where_16x170x160x3", "byte_row_sums_50Kx32",
         "searchsorted_600K",

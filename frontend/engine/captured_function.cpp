@@ -215,4 +215,56 @@ void CapturedFunction::run(std::span<const TensorView> arguments, std::span<void
   captured_.run(r);
 }
 
+/// Leaves that do not lie as the program expects are copied before the first step.
+bool CapturedFunction::run_scan(const ops::ScanLoop& scan, std::span<const TensorView> arguments,
+                                std::span<void* const> results) const {
+  constexpr std::int64_t kFewSteps = 4;
+  const auto carries = static_cast<std::size_t>(scan.carries.value),
+             stacked = carries + static_cast<std::size_t>(scan.sequences.value);
+  const std::int64_t steps = scan.length.value, direction = scan.reverse.value ? -1 : 1;
+  if (steps < kFewSteps || !captured_.may_repeat()) return false;
+  std::vector<std::pair<TensorView, void*>> copies;
+  std::vector<StoragePtr> copied;
+  for (std::size_t i = 0; i < carries; ++i) copies.emplace_back(arguments[i], results[i]);
+  const auto copy_all = [&] {
+    for (const auto& [from, to] : copies) copy_view(from, to, backend(), where_);
+  };
+  const auto at_first = [&](void* data, std::int64_t bytes) -> void* {
+    return static_cast<std::byte*>(data) + (scan.reverse.value ? (steps - 1) * bytes : 0);
+  };
+  Repetition all{.steps = steps, .leaves = {}, .outputs = {}, .begin = copy_all};
+  all.outputs.resize(captured_.output_types().size());
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const TensorType& type = captured_.output_types()[outputs_[i]];
+    const auto bytes = element_count(type.shape) * static_cast<std::int64_t>(byte_size(type.dtype));
+    all.outputs[outputs_[i]] = i < carries ? Repetition::Output{.data = results[i], .is_carried = true}
+                                           : Repetition::Output{at_first(results[i], bytes), direction * bytes};
+  }
+  for (std::size_t i = 0; i < captured_.leaves().size(); ++i) {
+    const auto argument = static_cast<std::size_t>(captured_.program().leaves[captured_.leaves()[i]].argument);
+    const Layout& layout = captured_.leaf_node(i).type;
+    if (layout.strides.rank() != 0 || layout.offset != 0) return false;
+    if (argument < carries) {
+      all.outputs[outputs_[argument]].leaf = i;
+      all.leaves.push_back({results[argument]});
+      continue;
+    }
+    const TensorView& v = arguments[argument];
+    const std::size_t steps_axis = argument < stacked ? 1 : 0;
+    const std::span<const std::int64_t> sizes(v.sizes, v.rank), strides(v.strides, v.rank);
+    const auto element = static_cast<std::int64_t>(byte_size(v.dtype));
+    void* data = v.data;
+    std::int64_t bytes = steps_axis != 0 ? strides[0] * element : 0;
+    if (!is_dense(sizes.subspan(steps_axis), strides.subspan(steps_axis))) {
+      copied.emplace_back(allocate_on(backend(), static_cast<std::size_t>(v.element_count() * element)));
+      data = copied.back()->data;
+      copies.emplace_back(v, data);
+      bytes = steps_axis != 0 ? v.element_count() / steps * element : 0;
+    }
+    all.leaves.push_back({at_first(data, bytes), direction * bytes});
+  }
+  const Lease lease(*this);
+  return captured_.run_repeated(*lease.runner, all);
+}
+
 }  // namespace fermata

@@ -53,6 +53,8 @@ class CapturedFunction final : public RunnableSubgraph {
   void run(std::span<const TensorView> arguments, std::span<void* const> results, std::uint64_t key) const override {
     run(arguments, results, key, 0);
   }
+  bool run_scan(const ops::ScanLoop& scan, std::span<const TensorView> arguments,
+                std::span<void* const> results) const override;
   /// Random numbers follow number `first` of the stream.
   void run(std::span<const TensorView> arguments, std::span<void* const> results, std::uint64_t key,
            std::uint64_t first) const;

@@ -76,6 +76,12 @@ void CapturedProgram::run(Runner& r) const {
     if (r.buffers[i] == nullptr) r.storage[i] = r.bound.take_output(i);
 }
 
+bool CapturedProgram::run_repeated(Runner& r, const Repetition& repetition) const {
+  if (always_runs_calls.load(std::memory_order_relaxed)) return false;
+  note(r, kernels_);
+  return r.bound.run_repeated(*kernels_.plan, repetition);
+}
+
 /// Kernels or calls, whichever is faster.
 void CapturedProgram::run_in_turn(Runner& r) const {
   if (always_runs_calls.load(std::memory_order_relaxed)) [[unlikely]] {
@@ -117,13 +123,17 @@ bool CapturedProgram::run_calls(Runner& r) const {
   }
 }
 
-void CapturedProgram::run(Runner& r, const Form& form, BoundPlan& bound) const {
+void CapturedProgram::note(Runner& r, const Form& form) const {
   r.plan_number = form.plan->number;
   if (wants_events()) [[unlikely]]
     note_profiled_plan(r.plan_number, [&] {
       return ProfiledPlan{graph_of(program_, output_nodes_), form.plan->backend,
                           &form == &kernels_ ? PlanForm::fused : PlanForm::calls};
     });
+}
+
+void CapturedProgram::run(Runner& r, const Form& form, BoundPlan& bound) const {
+  note(r, form);
   for (const RandomScalar& s : form.random) bound.scalars()[s.slot] = s.is_key ? r.key : r.first + s.delta;
   bound.run(*form.plan, r.leaves, r.buffers, r.storage);
 }

@@ -4,6 +4,7 @@
 // program concurrently.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -43,6 +44,14 @@ class CapturedProgram {
   void set_draws(Runner& r, std::uint64_t key, std::uint64_t first) const { r.key = key, r.first = first; }
   /// Runs on r.leaves, in the order of leaves(). Outputs without a buffer are allocated in r.storage.
   void run(Runner& r) const;
+  /// Runs many steps in one launch, where that can be; else false, and nothing has run.
+  bool run_repeated(Runner& r, const Repetition& repetition) const;
+  /// Whether it may ever be: the program is kernels, and draws nothing.
+  bool may_repeat() const {
+    const auto is_kernel = [](const PlanStep& step) { return std::holds_alternative<KernelStep>(step); };
+    return kernels_.plan != nullptr && !has_effects() && !draws() &&
+           std::ranges::all_of(kernels_.plan->steps, is_kernel);
+  }
 
   const Program& program() const { return program_; }
   bool has_plan() const { return kernels_.plan != nullptr; }
@@ -78,6 +87,7 @@ class CapturedProgram {
     std::vector<RandomScalar> random;
   };
   void bind(Form& form, const Plan& plan, std::span<const Node* const> records) const;
+  void note(Runner& r, const Form& form) const;  // for profiles
   void run(Runner& r, const Form& form, BoundPlan& bound) const;
   void run_in_turn(Runner& r) const;
   bool run_calls(Runner& r) const;

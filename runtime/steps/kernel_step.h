@@ -13,6 +13,7 @@
 
 #include "ir/kernel.h"
 #include "runtime/executable.h"
+#include "runtime/function_ref.h"
 #include "runtime/node.h"
 #include "runtime/steps/source.h"
 #include "runtime/steps/step_work.h"
@@ -21,6 +22,8 @@ namespace fermata {
 
 struct Binding;
 class BoundSteps;
+struct Plan;
+struct Repetition;
 struct Run;
 
 /// If each column is a reduction, columns are divided among threads in multiples of this: the number that is processed
@@ -104,6 +107,11 @@ class BoundKernel {
   /// Takes the source lines from the current records, which may differ from those of the plan's compilation.
   void locate(std::span<const Node* const> records);
   void run(Run& run);
+  /// One launch for many steps. False, and nothing has run, if that cannot be: code for it is not there yet, or what is
+  /// carried from one step to the next is read elsewhere than it is written.
+  /// `data` has the address of each slot that is the same at each step, and `begin` is called before the first one.
+  bool run_repeated(const Plan& plan, const Repetition& repetition, std::span<void* const> data,
+                    std::span<const std::uint64_t> scalars, FunctionRef<void()> begin) const;
   /// The whole launch, with the addresses of the run; valid until the next call of this function.
   KernelLaunch launch(const Run& run);
 
@@ -133,6 +141,7 @@ class BoundKernel {
     std::int64_t byte_offset;
   };
   bool steps_evenly(std::size_t outer, std::size_t inner) const;
+  std::optional<std::vector<Carried>> carried_by(const Plan& plan, const Repetition& repetition) const;
   void run_whole(Run& run, const KernelLaunch& whole) const;
   void run_arranged(const KernelLaunch& whole) const;
   static void run_in_rows(const Executable& executable, const KernelLaunch& whole, double row_ns);
