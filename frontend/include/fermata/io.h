@@ -38,7 +38,7 @@ Tensor load_npy(const std::string& path, Location where = Location::current());
 
 /// Writes an .npy file (format version 1, little-endian, C order).
 ///
-/// Errors   DTypeError for dtypes that NumPy lacks (bf16, quantized) and for complex ones; FileError as in save_csv.
+/// Errors   DTypeError for dtypes that NumPy lacks (bf16, quantized); FileError as in save_csv.
 void save_npy(const std::string& path, const Tensor& x, Location where = Location::current());
 
 /// load_npy() by a private memory mapping, which reads elements when they are used. Elements that are not
