@@ -72,13 +72,23 @@ const std::string& plugin_identity() {
   return identity;
 }
 
+/// Whether this processor has instructions that round to bf16, beside those of its target.
+bool rounds_to_bf16() {
+#if defined(__x86_64__)
+  static const bool has_them = __builtin_cpu_supports("avx512bf16") != 0;
+  return has_them && JitCompiler::target() == "avx512";
+#else
+  return false;
+#endif
+}
+
 /// All that machine code depends on.
 std::string key_of(const Kernel& kernel, const JitVariant& variant) {
   std::string key = "fermata " FERMATA_VERSION " object " + std::to_string(jit::kObjectVersion) + " plugin " +
                     plugin_identity() + " target " + std::string(JitCompiler::target()) + " streamed " +
                     std::to_string(variant.streamed) + (variant.wide ? " wide" : "") +
                     (variant.turned ? " turned" : "") + (gathers_are_fast() ? " gathers" : "") +
-                    (checks_bounds() ? " checked\n" : "\n");
+                    (rounds_to_bf16() ? " bf16" : "") + (checks_bounds() ? " checked\n" : "\n");
   return key + serialize(kernel);
 }
 
@@ -161,6 +171,7 @@ std::string JitCompiler::object_for(const Kernel& kernel, JitDump* dump, std::st
   if (checks_bounds()) request.flags |= kFermataLlvmCheck;
   if (variant.turned) request.flags |= kFermataLlvmTurned;
   if (wanted.empty() && gathers_are_fast()) request.flags |= kFermataLlvmGathers;
+  if (wanted.empty() && rounds_to_bf16()) request.flags |= kFermataLlvmBf16;
   if (dump != nullptr) request.flags |= kFermataLlvmWantIr | kFermataLlvmWantAssembly | kFermataLlvmVerify;
   FermataLlvmResult result;
   const EventScope event(

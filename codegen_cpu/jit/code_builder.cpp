@@ -9,13 +9,16 @@ namespace fermata::jit {
 
 void refuse(const std::string& what) { throw std::runtime_error(what); }
 
-const Isa* find_isa(std::string_view name, bool gathers) {
+const Isa* find_isa(std::string_view name, IsaExtras extras) {
   // The processor levels of the x86-64 psABI: what every machine of that level has, whoever made it.
-  static constexpr auto kIsas = std::to_array<Isa>({{"avx512", "x86-64-v4", 512, 32, true, true},
-                                                    {"avx512", "x86-64-v4", 512, 32, true},
+  static constexpr auto kIsas = std::to_array<Isa>({{"avx512", "x86-64-v4", 512, 32, true, false, false},
+                                                    {"avx512", "x86-64-v4", 512, 32, true, true, false},
+                                                    {"avx512", "x86-64-v4", 512, 32, true, false, true},
+                                                    {"avx512", "x86-64-v4", 512, 32, true, true, true},
                                                     {"avx2", "x86-64-v3", 256, 16, false}});
-  const auto found =
-      std::ranges::find_if(kIsas, [&](const Isa& isa) { return isa.name == name && (gathers || !isa.gathers); });
+  const auto found = std::ranges::find_if(kIsas, [&](const Isa& isa) {
+    return isa.name == name && (!isa.masks || (isa.gathers == extras.gathers && isa.bf16 == extras.bf16));
+  });
   return found == kIsas.end() ? nullptr : &*found;
 }
 

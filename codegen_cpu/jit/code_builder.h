@@ -23,9 +23,14 @@ struct Isa {
   unsigned registers;    // vector registers
   bool masks;            // masked loads and stores of every element width, gathers and scatters
   bool gathers = false;  // a gather takes less than one load for each lane
+  bool bf16 = false;     // instructions that round to bf16
+};
+/// What a processor has beside the instructions of its set.
+struct IsaExtras {
+  bool gathers = false, bf16 = false;
 };
 /// Returns null if the name is unknown.
-const Isa* find_isa(std::string_view name, bool gathers);
+const Isa* find_isa(std::string_view name, IsaExtras extras);
 
 /// The LLVM type of a program value: bool is i1, f16 and bf16 are integers with their bits. Throws for complex and
 /// quantized dtypes.

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "codegen_cpu/jit/primitives.h"
+#include "codegen_cpu/jit/rounding_to_bf16.h"
 #include "ir/instr_operands.h"
 #include "ir/narrow_values.h"
 
@@ -30,13 +31,14 @@ constexpr std::ptrdiff_t kMostMasksBeside = 2;
 }  // namespace
 
 Evaluator::Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& kernel, const SpilledValues& kept,
-                     bool prepares_divisors, bool joins)
+                     bool for_speed, bool joins)
     : b_(b),
       accesses_(accesses),
       kernel_(kernel),
       lines_(kernel),
       edges_(kernel, joins),
       rare_(kernel, kept),
+      for_speed_(for_speed),
       axes_(axes_of_values(kernel)),
       needs_reduction_(kernel.program.size()),
       is_divisor_(kernel.program.size()) {
@@ -47,7 +49,7 @@ Evaluator::Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& ker
     const bool divides = instr.prim == Prim::div || instr.prim == Prim::rem;
     if (!divides || !varies_along_vector_axis(instr.a) || varies_along_vector_axis(instr.b)) continue;
     const bool is_float = instr.type == DType::f32 || instr.type == DType::f64;
-    if (is_float ? prepares_divisors && instr.prim == Prim::div : prepares_integer_divisor(kernel.program[instr.b]))
+    if (is_float ? for_speed && instr.prim == Prim::div : prepares_integer_divisor(kernel.program[instr.b]))
       is_divisor_[instr.b] = true;
   }
 }
@@ -205,6 +207,14 @@ void Evaluator::compute_in_group(ValueId id, const Group& group, Environment& en
     const bool are_whole = dividend.prim == Prim::convert && !is_floating(kernel_.program[dividend.a].type);
     std::ranges::copy(divide_by_uniform(b_, dividends, *env.values[instr.b].divisor, are_whole),
                       known.vectors.begin() + group.first);
+    return;
+  }
+  if (for_speed_ && instr.prim == Prim::convert && instr.type == DType::bf16 &&
+      has_bf16(b_, kernel_.program[instr.a].type)) {
+    Values vectors;
+    for (unsigned v = group.first; v < group.last; ++v) vectors.push_back(vector(env, instr.a, v));
+    const bool is_cut = is_value_of(kernel_.program, instr.a, DType::bf16);
+    std::ranges::copy(round_to_bf16(b_, vectors, is_cut), known.vectors.begin() + group.first);
     return;
   }
   if (instr.prim == Prim::position) {

@@ -45,10 +45,10 @@ struct Group {
 
 class Evaluator {
  public:
-  /// With `prepares_divisors`, vectors of f32 are divided by uniform values without a hardware division where
+  /// With `for_speed`, vectors of f32 are divided by uniform values without a hardware division where
   /// profitable. With `joins`, parts that are chosen between are one load.
-  Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& kernel, const SpilledValues& kept,
-            bool prepares_divisors, bool joins);
+  Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& kernel, const SpilledValues& kept, bool for_speed,
+            bool joins);
 
   Environment empty() const;
   /// Positions along the vector axis and what they are compared with (edges.h).
@@ -111,6 +111,7 @@ class Evaluator {
   const KernelLines lines_;
   const Edges edges_;
   const RareValues rare_;
+  const bool for_speed_;
   std::vector<std::uint16_t> axes_;
   std::vector<bool> needs_reduction_;
   std::vector<bool> is_divisor_;  // uniform divisors of vectors, which are prepared

@@ -65,7 +65,8 @@ void dump(llvm::Module& module, CodeGenerator& generator, const FermataLlvmReque
 }
 
 void compile(const FermataLlvmRequest& request, FermataLlvmResult& result) {
-  const Isa* const isa = find_isa(request.target, (request.flags & kFermataLlvmGathers) != 0);
+  const Isa* const isa = find_isa(request.target, {.gathers = (request.flags & kFermataLlvmGathers) != 0,
+                                                   .bf16 = (request.flags & kFermataLlvmBf16) != 0});
   if (isa == nullptr) refuse("no instruction set is called " + std::string(request.target));
   const Kernel given = deserialize_kernel({request.kernel, request.kernel_size});
   const Kernel kernel = is_wide(request) ? given : short_form(given);

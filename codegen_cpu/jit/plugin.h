@@ -28,6 +28,7 @@ enum FermataLlvmFlags : std::uint32_t {
   kFermataLlvmCheck = 16,        // bounds checks; see BoundsChecker
   kFermataLlvmTurned = 32,       // a kernel of turned rows; see turned_rows.h
   kFermataLlvmGathers = 64,      // for a processor whose gathers are fast; see gather_speed.h
+  kFermataLlvmBf16 = 128,        // for a processor with AVX-512 BF16
 };
 
 /// Either `error` or `object` is set. All pointers come from malloc; fermata_llvm_free() releases them.
