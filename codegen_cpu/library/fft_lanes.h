@@ -11,7 +11,7 @@
 namespace fermata {
 
 /// Primes up to this one are factors of stages.
-inline constexpr std::int64_t kLargestFftFactor = 31;
+inline constexpr std::int64_t kLargestFftFactor = 97;
 /// Lanes of f32 in the widest vectors.
 inline constexpr std::int64_t kMostFftLanes = 16;
 

@@ -333,13 +333,10 @@ Tensor pdist(const Tensor& x, double p, Location where) {
   const std::int64_t n = x.size(0), pairs = n * (n - 1) / 2;
   const Tensor rows = floats_of(x, where);
   if (pairs == 0) return sum(take_first(rows, 0, 0, 0, where), -1, false, where);
-  // Pair k is the place of the k-th element above the diagonal of [N, N].
+  // Pair k is the k-th element above the diagonal of the distances of all pairs, which lie in order.
   const VjpTensor line_number = iota({n, n}, 0, device(x), where), column = iota({n, n}, 1, device(x), where);
   const Tensor place = flatnonzero((column > line_number).tensor(), pairs, where);
-  const Tensor first = floor_divide({place, where}, n), second = remainder({place, where}, n);
-  const VjpTensor difference = VjpTensor(take(rows, first, 0, where)) - take(rows, second, 0, where);
-  if (x.size(1) == 0) return sum(difference.tensor(), -1, false, where);
-  return lengths(difference.tensor(), p, where);
+  return take(reshape(cdist(rows, rows, p, where), -1, where), place, 0, where);
 }
 
 // ---- Along an axis

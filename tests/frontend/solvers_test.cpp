@@ -56,6 +56,34 @@ TEST_P(Solvers, solve_tridiagonal) {
   expect_near(product, b, 1e-14);
 }
 
+/// Few systems are solved in another way than many: both give the same, and so do their gradients.
+TEST_P(Solvers, solve_tridiagonal_of_many_systems) {
+  for (const std::int64_t n : {1, 2, 3, 17}) {
+    const Shape sizes{5, 8, n};
+    const Tensor place = astype(iota(sizes, 2), DType::f64), system = astype(iota(sizes, 1), DType::f64),
+                 other = astype(iota(sizes, 0), DType::f64);
+    const Tensor lower = leaf(sin(place + system)), diagonal = leaf(cos(place - other) + 4),
+                 upper = leaf(sin(place * 2)), b = leaf(cos(place * 3 + system + other));
+    const Tensor x = solve_tridiagonal(lower, diagonal, upper, b);
+    sum(x * cos(place + other)).backward();
+    for (std::int64_t i = 0; i < 5; ++i) {
+      const Tensor l = leaf(lower[i].detach()), d = leaf(diagonal[i].detach()), u = leaf(upper[i].detach()),
+                   r = leaf(b[i].detach());
+      const Tensor few = solve_tridiagonal(l, d, u, r);
+      sum(few * cos(place + other)[i]).backward();
+      expect_near(x[i].detach(), few.detach(), 1e-14);
+      for (const auto& [all, one] : {std::pair(lower, l), {diagonal, d}, {upper, u}, {b, r}})
+        expect_near(all.grad()[i], one.grad(), 1e-13);
+    }
+    // One matrix for all of them, and as a program that is captured.
+    const auto shared = [&](const Tensor& right) {
+      return solve_tridiagonal(lower[0][0], diagonal[0][0], upper[0][0], right);
+    };
+    expect_near(compile(shared)(b.detach()), shared(b.detach()), 1e-15);
+    expect_near(shared(b.detach())[2][3], shared(b.detach()[2][3]), 1e-14);
+  }
+}
+
 TEST_P(Solvers, a_spline_that_is_no_knot_gives_a_cubic_back) {
   const auto cubic = [](const Tensor& t) { return ((t * 2 - 3) * t + 0.5) * t - 1; };
   const auto slope = [](const Tensor& t) { return (t * 6 - 6) * t + 0.5; };

@@ -130,6 +130,20 @@ TEST_P(Statistics, distances) {
   EXPECT_EQ(between(kInfinity), (Doubles{0, 4, 4, 0}));
   EXPECT_EQ(pdist(x).to_vector<double>(), Doubles{5});
   EXPECT_EQ(pdist(ones({1, 3})).shape(), Shape{0});
+  Tensor points = copy(sin(astype(iota({5 * 3}), DType::f64)).reshape({5, 3})).sync();
+  points.requires_grad(true);
+  for (const double p : {0., 1., 1.5, 2., kInfinity}) {
+    const Tensor all = cdist(points.detach(), points.detach(), p), pairs = pdist(points, p);
+    std::int64_t k = 0;
+    for (std::int64_t i = 0; i < 5; ++i)
+      for (std::int64_t j = i + 1; j < 5; ++j, ++k)
+        EXPECT_EQ(pairs[k].item<double>(), (all[i][j]).item<double>()) << p << ": " << i << ", " << j;
+    EXPECT_EQ(pairs.shape(), Shape{k});
+    if (p == 0) continue;
+    points.zero_grad();
+    sum(pairs * pairs).backward();
+    EXPECT_TRUE(fermata::all(isfinite(points.grad())).item<bool>()) << p;
+  }
   EXPECT_EQ(cdist(ones({2, 0}), ones({3, 0})).shape(), (Shape{2, 3}));
   Tensor leaf = copy(x).sync();
   leaf.requires_grad(true);

@@ -24,8 +24,9 @@ namespace fermata {
 Tensor interp(const Tensor& x, const Tensor& xp, const Tensor& fp, std::optional<double> left = {},
               std::optional<double> right = {}, Location where = Location::current());
 
-/// Solves a tridiagonal system: lower[i] x[i - 1] + diagonal[i] x[i] + upper[i] x[i + 1] = b[i]. Uses parallel cyclic
-/// reduction without pivoting, so the matrix should be diagonally dominant, as for splines.
+/// Solves a tridiagonal system: lower[i] x[i - 1] + diagonal[i] x[i] + upper[i] x[i + 1] = b[i]. There is no
+/// pivoting, so the matrix should be diagonally dominant, as for splines. 32 systems or more are solved by Thomas's
+/// algorithm on the CPU, fewer by parallel cyclic reduction.
 ///
 /// Shapes   all broadcast to [..B, N]; lower[0] and upper[N - 1] are not read.
 Tensor solve_tridiagonal(const Tensor& lower, const Tensor& diagonal, const Tensor& upper, const Tensor& b,

@@ -1,8 +1,10 @@
 // See fermata/solvers.h: interpolation between points.
 #include <fmt/format.h>
 
+#include "fermata/control_flow.h"
 #include "fermata/creation.h"
 #include "fermata/device.h"
+#include "fermata/manipulation.h"
 #include "fermata/ops.h"
 #include "fermata/ordering.h"
 #include "fermata/solvers.h"
@@ -47,6 +49,58 @@ Tensor column(const Tensor& x, unsigned rank, Location where) {
   return reshape(x, shape, where);
 }
 
+/// A tridiagonal system: those before and behind the diagonal, the diagonal and the right side, all [..B, N].
+struct Tridiagonal {
+  VjpTensor before, diagonal, behind, right;
+};
+
+/// Elimination from the first equation to the last one and back (the algorithm of Thomas): of all systems at once.
+Tensor solve_in_order(const Tridiagonal& system, Location where) {
+  using Two = std::tuple<Tensor, Tensor>;
+  using Four = std::tuple<Tensor, Tensor, Tensor, Tensor>;
+  const auto first = [&](const VjpTensor& x) { return moveaxis(x.tensor(), -1, 0, where); };
+  const Four rows(first(system.before), first(system.diagonal), first(system.behind), first(system.right));
+  const Tensor none = zeros_like(select(std::get<0>(rows), 0, 0, where), {}, where);
+  const auto eliminate = [where](const Two& last, const Four& row) {
+    const vjp::LineGuard line(where);
+    const VjpTensor behind = std::get<0>(last), right = std::get<1>(last);
+    const VjpTensor a = std::get<0>(row), d = std::get<1>(row), c = std::get<2>(row), r = std::get<3>(row);
+    const VjpTensor factor = 1 / (d - a * behind);
+    const Two next((c * factor).tensor(), ((r - a * right) * factor).tensor());
+    return std::pair(next, next);
+  };
+  const auto substitute = [where](const Tensor& next, const Two& row) {
+    const vjp::LineGuard line(where);
+    const Tensor x = (VjpTensor(std::get<1>(row)) - VjpTensor(std::get<0>(row)) * next).tensor();
+    return std::pair(x, x);
+  };
+  const Two eliminated = scan(eliminate, Two(none, none), rows, false, where).second;
+  return moveaxis(scan(substitute, none, eliminated, true, where).second, 0, -1, where);
+}
+
+/// Each equation is rid of its neighbors, which leaves those twice as far away, until there are none (parallel cyclic
+/// reduction).
+Tensor solve_by_reduction(const Tridiagonal& system, Location where) {
+  VjpTensor a = system.before, d = system.diagonal, c = system.behind, r = system.right;
+  const VjpTensor zero = a * 0;
+  const std::int64_t n = a.shape().back();
+  for (std::int64_t step = 1; step < n; step *= 2) {
+    const auto moved = [&](const VjpTensor& x, bool up, double fill) {  // x[i - step], or x[i + step]
+      const VjpTensor edge = slice((zero + fill).tensor(), -1, 0, step, 1, where);
+      const VjpTensor rest = up ? VjpTensor(slice(x.tensor(), -1, 0, n - step, 1, where))
+                                : VjpTensor(slice(x.tensor(), -1, step, n, 1, where));
+      const std::array both{up ? edge.tensor() : rest.tensor(), up ? rest.tensor() : edge.tensor()};
+      return VjpTensor(concat(both, -1, where));
+    };
+    const VjpTensor alpha = -a / moved(d, true, 1), gamma = -c / moved(d, false, 1);
+    const VjpTensor next_d = d + alpha * moved(c, true, 0) + gamma * moved(a, false, 0);
+    const VjpTensor next_r = r + alpha * moved(r, true, 0) + gamma * moved(r, false, 0);
+    a = alpha * moved(a, true, 0), c = gamma * moved(c, false, 0);
+    d = next_d, r = next_r;
+  }
+  return (r / d).tensor();
+}
+
 }  // namespace
 
 Tensor interp(const Tensor& x, const Tensor& xp, const Tensor& fp, std::optional<double> left,
@@ -83,24 +137,13 @@ Tensor solve_tridiagonal(const Tensor& lower, const Tensor& diagonal, const Tens
   const VjpTensor zero = (VjpTensor(lower) + diagonal + upper + b) * 0;
   const std::int64_t n = zero.shape().back();
   const VjpTensor place = iota(zero.shape(), zero.shape().rank() - 1u, device(b), where);
-  VjpTensor a = vjp::where(place == 0, 0, zero + lower), c = vjp::where(place == n - 1, 0, zero + upper),
-            d = zero + diagonal, r = zero + b;
-  // Each equation is rid of its neighbors, which leaves those twice as far away.
-  for (std::int64_t step = 1; step < n; step *= 2) {
-    const auto moved = [&](const VjpTensor& x, bool up, double fill) {  // x[i - step], or x[i + step]
-      const VjpTensor edge = slice((zero + fill).tensor(), -1, 0, step, 1, where);
-      const VjpTensor rest = up ? VjpTensor(slice(x.tensor(), -1, 0, n - step, 1, where))
-                                : VjpTensor(slice(x.tensor(), -1, step, n, 1, where));
-      const std::array both{up ? edge.tensor() : rest.tensor(), up ? rest.tensor() : edge.tensor()};
-      return VjpTensor(concat(both, -1, where));
-    };
-    const VjpTensor alpha = -a / moved(d, true, 1), gamma = -c / moved(d, false, 1);
-    const VjpTensor next_d = d + alpha * moved(c, true, 0) + gamma * moved(a, false, 0);
-    const VjpTensor next_r = r + alpha * moved(r, true, 0) + gamma * moved(r, false, 0);
-    a = alpha * moved(a, true, 0), c = gamma * moved(c, false, 0);
-    d = next_d, r = next_r;
-  }
-  return (r / d).tensor();
+  const Tridiagonal system{vjp::where(place == 0, 0, zero + lower), zero + diagonal,
+                           vjp::where(place == n - 1, 0, zero + upper), zero + b};
+  // One equation after the other does the least work, but a step of few systems takes longer than their elements.
+  constexpr std::int64_t kManySystems = 32;
+  const bool in_order =
+      device(zero.tensor(), where) == cpu() && n > 1 && element_count(zero.shape()) >= kManySystems * n;
+  return in_order ? solve_in_order(system, where) : solve_by_reduction(system, where);
 }
 
 CubicSpline::CubicSpline(const Tensor& x, const Tensor& y, Ends ends, Location where) {
