@@ -46,15 +46,20 @@ const CallStep* step_that_updates(const PlanStep& step) {
              : nullptr;
 }
 
+/// The first step after the last one that may fail.
+std::uint32_t first_unfailing(const Plan& plan) {
+  std::uint32_t first = 0;
+  for (std::uint32_t i = 0; i < plan.steps.size(); ++i)
+    if (may_fail(plan.steps[i])) first = i + 1;
+  return first;
+}
+
 class Overwrites {
  public:
   explicit Overwrites(Plan& plan) : plan_(plan) {}
 
   void find() {
-    std::uint32_t first = 0;  // after the last one that may fail
-    for (std::uint32_t i = 0; i < plan_.steps.size(); ++i)
-      if (may_fail(plan_.steps[i])) first = i + 1;
-    for (std::uint32_t i = first; i < plan_.steps.size(); ++i) {
+    for (std::uint32_t i = first_unfailing(plan_); i < plan_.steps.size(); ++i) {
       const auto [kernel, call] = last_kernel(plan_.steps[i]);
       if (kernel != nullptr && kernel->reduced == 0)
         for (const std::uint16_t store : kernel->stores)
@@ -164,6 +169,22 @@ void share_places_of_updates(Plan& plan) {
     place[from.slot] = place[to.slot];
     plan.shared_places.push_back({from.slot, place[from.slot]});
   }
+  // The first of a chain may have a leaf for its operand, which the chain then stays in.
+  for (std::uint32_t i = first_unfailing(plan); i < plan.steps.size(); ++i) {
+    const CallStep* const step = step_that_updates(plan.steps[i]);
+    if (step == nullptr || place[step->output.slot] == step->output.slot) continue;
+    const PlanSource& from = step->sources[0];
+    const auto output = std::ranges::find(plan.output_slots, place[step->output.slot]);
+    const auto leaf = std::ranges::find(plan.leaf_slots, from.slot);
+    const auto reads = [&](const PlanSource& s) { return s.slot == from.slot; };
+    if (output == plan.output_slots.end() || leaf == plan.leaf_slots.end() || plan.slots[from.slot].last_step != i ||
+        plan.slots[from.slot].is_owned || !from.path.empty() || std::ranges::count_if(step->sources, reads) != 1 ||
+        step->source_dtypes[0] != step->output_dtype)
+      continue;
+    plan.overwrites.push_back({static_cast<std::uint32_t>(output - plan.output_slots.begin()),
+                               static_cast<std::uint32_t>(leaf - plan.leaf_slots.begin()), i, step->record});
+  }
+  std::ranges::stable_sort(plan.overwrites, {}, &Overwrite::step);
 }
 
 }  // namespace

@@ -10,8 +10,8 @@ namespace fermata::jit {
 namespace {
 
 /// Channels of pixels and coordinates of points. Each step is code for every load: no more than for so many accesses,
-/// of which code that is compiled at once has fewer.
-constexpr unsigned kMostApart = 4, kMostAccesses = 6, kMostAccessesAtOnce = 2;
+/// of which code that is compiled at once has fewer. More of them have two, as pools of what is computed at each place.
+constexpr unsigned kMostApart = 4, kMostAccesses = 6, kMostAccessesAtOnce = 2, kMostOfTwo = 16;
 
 }  // namespace
 
@@ -19,7 +19,10 @@ void Accesses::plan_loads_apart() {
   unsigned apart = 0;
   for (unsigned a = 0; a < kernel_.accesses.size(); ++a)
     if (along_vector_axis(a) && !kernel_.accesses[a].is_in_order() && !kernel_.accesses[a].address_only) ++apart;
-  if (apart <= (wide_ ? kMostAccesses : kMostAccessesAtOnce)) most_apart_ = kMostApart;
+  if (apart <= (wide_ ? kMostAccesses : kMostAccessesAtOnce))
+    most_apart_ = kMostApart;
+  else if (wide_ && apart <= kMostOfTwo)
+    most_apart_ = 2;
 }
 
 Value* Accesses::has_step(unsigned access, std::int64_t elements) const {

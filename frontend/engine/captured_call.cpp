@@ -8,8 +8,10 @@
 #include "dispatch/devices.h"
 #include "fermata/autograd.h"
 #include "fermata/modes.h"
+#include "fermata/ops.h"
 #include "fermata/random.h"
 #include "frontend/engine/alias.h"
+#include "frontend/engine/compile_policy.h"
 #include "frontend/transforms/autograd/autograd_tape.h"
 #include "ir/error.h"
 #include "runtime/effects.h"
@@ -23,6 +25,12 @@ std::size_t first_of_cell(std::span<const Tensor> arguments, std::size_t i) {
   std::size_t first = 0;
   while (cell_of(arguments[first]) != cell_of(arguments[i])) ++first;
   return first;
+}
+
+/// Whether both are the same tensor itself, not its base or a gradient.
+bool is_same_tensor(const Place& a, const Place& b) {
+  if (a.is_indirect() || b.is_indirect() || a.is_of_argument() != b.is_of_argument()) return false;
+  return a.is_of_argument() ? a.argument == b.argument : a.hidden.impl() == b.hidden.impl();
 }
 
 /// Draws the random numbers of a replay, and restores the generator if it fails.
@@ -86,6 +94,7 @@ CapturedCall::CapturedCall(std::span<const Tensor> arguments, std::span<const st
   }
   has_conditions_ = !settings_.empty() || !layouts_.empty() || !writes_.empty() || !gradient_conditions_.empty();
   const std::size_t outputs = of_ranks_ != nullptr ? of_ranks_->outputs() : captured_.output_types().size();
+  find_in_place();
   gives_outputs_ = writes_.empty() && gradient_changes_.empty() && results_.size() == outputs;
   gives_outputs_ = gives_outputs_ && cells_.size() == outputs;
   for (std::size_t i = 0; gives_outputs_ && i < outputs; ++i)
@@ -172,6 +181,58 @@ const Tensor& CapturedCall::tensor_at(const Place& place, Replayer& r, std::span
   return t;
 }
 
+/// Written tensors whose value before is not a result, or written elsewhere.
+void CapturedCall::find_in_place() {
+  if (!captured_.has_plan() || captured_.has_boxed_calls()) return;
+  for (const WriteBack& w : writes_) {
+    const auto is_needed = [&](const ResultSource& s) { return s.output < 0 && is_same_tensor(s.place, w.target); };
+    if (w.value.output < 0 || std::ranges::any_of(cells_, is_needed, &ResultCell::source) ||
+        std::ranges::any_of(writes_, is_needed, &WriteBack::value) ||
+        std::ranges::any_of(gradient_changes_, is_needed, &GradientChange::value))
+      continue;
+    for (std::size_t i = 0; i < captured_.leaves().size(); ++i)
+      if (is_same_tensor(captured_.program().leaves[captured_.leaves()[i]], w.target))
+        in_place_.push_back({i, static_cast<std::size_t>(w.value.output)});
+  }
+}
+
+/// Nobody else reads such a value while this runs: there are no edges to it, so no other thread has recorded a call of
+/// it that has not run, and a tensor that is written in place must not be used elsewhere meanwhile.
+void CapturedCall::choose_overwritten(Replayer& r, std::span<const Tensor> arguments) const {
+  if (in_place_.empty() || always_runs_calls.load(std::memory_order_relaxed)) return;
+  for (const Overwrite& allowed : r.bound.overwrites())
+    for (const InPlace& written : in_place_) {
+      if (written.leaf != allowed.leaf || written.output != allowed.output) continue;
+      if (r.buffers[written.output] != nullptr) continue;
+      Tensor none;
+      const Tensor& t = captured_.program().leaves[captured_.leaves()[written.leaf]].find(arguments, none);
+      Node& leaf = *t.node();
+      Storage* const storage = leaf.storage.load(std::memory_order_acquire);
+      if (t.impl()->pinned != nullptr || leaf.refs.load(std::memory_order_acquire) != Node::kTensor ||
+          !leaf.is_dense_leaf() || !storage->unique() || !storage->is_own() || storage->data == nullptr)
+        continue;
+      storage->forget_packed();
+      r.buffers[written.output] = storage->data;
+      r.leaves[written.leaf].buffer = nullptr;  // nothing else lies there
+      r.overwritten.push_back({written.output, &leaf, storage});
+    }
+}
+
+/// After a run that failed in the middle of writing: whoever reads such a tensor is told so (FM3003).
+void CapturedCall::lose_overwritten(Replayer& r, std::span<const Tensor> arguments, Location where) const {
+  const ModeGuard recorded(Mode::compiled);
+  for (const Replayer::Overwritten& o : r.overwritten)
+    for (const WriteBack& w : writes_) {
+      Tensor none;
+      const Tensor& target = w.target.find(arguments, none);
+      if (w.target.is_indirect() || target.node() != o.leaf) continue;
+      const Tensor lost = with_history(copy(target.detach(), where), {});
+      o.leaf->storage.exchange(Storage::overwritten())->release();
+      lost.node()->refs.fetch_add(Node::kTensor, std::memory_order_relaxed);
+      target.set_node(lost.node());
+    }
+}
+
 void CapturedCall::run(Replayer& r, std::span<const Tensor> arguments, Location where) const {
   const BackendKey backend = captured_.backend();
   for (const std::uint32_t leaf : captured_.leaves()) {
@@ -181,7 +242,14 @@ void CapturedCall::run(Replayer& r, std::span<const Tensor> arguments, Location 
   }
   if (captured_.has_effects()) [[unlikely]]  // after the pending effects of the thread
     run_effects(where);
-  captured_.run(r);
+  choose_overwritten(r, arguments);
+  try {
+    captured_.run(r, r.overwritten.empty() ? CapturedProgram::Steps::either : CapturedProgram::Steps::kernels);
+  } catch (...) {
+    if (r.bound.has_overwritten()) lose_overwritten(r, arguments, where);
+    throw;
+  }
+  for (const Replayer::Overwritten& o : r.overwritten) o.storage->retain(), r.storage[o.output].reset(o.storage);
   for (std::size_t i = 0; i < r.storage.size(); ++i)
     r.outputs.push_back(Tensor(make_leaf(captured_.output_types()[i], r.storage[i].release(), backend, Node::kTensor),
                                DispatchKeySet(backend) | Functionality::dense));
@@ -241,7 +309,9 @@ void CapturedCall::replay(Replayer& r, std::span<const Tensor> arguments, Compil
                           Location where) const {
   struct Clear {
     Replayer& r;
-    ~Clear() { r.clear(), r.outputs.clear(), r.cells.clear(), r.results.clear(), r.held.clear(); }
+    ~Clear() {
+      r.clear(), r.outputs.clear(), r.cells.clear(), r.results.clear(), r.held.clear(), r.overwritten.clear();
+    }
   } const clear{r};
   EventScope event([&] { return event_info(EventKind::replay, "compiled function", where); });
   if (event.is_wanted()) [[unlikely]]

@@ -43,6 +43,13 @@ struct CaptureContext {
 struct Replayer : CapturedProgram::Runner {
   using Runner::Runner;
   std::vector<Tensor> outputs, cells, results, held;  // held: gradients that the run reads
+  /// A value that the run writes over: its tensor is written in place, and nothing else needs it.
+  struct Overwritten {
+    std::size_t output;
+    Node* leaf;
+    Storage* storage;
+  };
+  std::vector<Overwritten> overwritten;
 };
 
 class CapturedCall {
@@ -111,6 +118,9 @@ class CapturedCall {
   bool changes_an_argument(std::span<const Tensor> arguments) const;
   void take_arguments(std::span<const Tensor> arguments);
   void run(Replayer& r, std::span<const Tensor> arguments, Location where) const;
+  void find_in_place();
+  void lose_overwritten(Replayer& r, std::span<const Tensor> arguments, Location where) const;
+  void choose_overwritten(Replayer& r, std::span<const Tensor> arguments) const;
   const Tensor& tensor_at(const Place& place, Replayer& r, std::span<const Tensor> arguments, Tensor& none,
                           Location where) const;
   void write_back(const Replayer& r, std::span<const Tensor> arguments, Location where) const;
@@ -140,6 +150,11 @@ class CapturedCall {
   std::vector<std::uint64_t> result_numbers_;
   std::shared_ptr<const void> form_;
   std::vector<WriteBack> writes_;
+  /// Leaves of the plan, and the outputs that are written into them: a run may write over them.
+  struct InPlace {
+    std::size_t leaf, output;
+  };
+  std::vector<InPlace> in_place_;
   std::vector<GradientChange> gradient_changes_;
   std::vector<GradientCondition> gradient_conditions_;
   std::vector<CaptureScope::SettingRead> settings_;

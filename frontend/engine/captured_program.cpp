@@ -62,7 +62,7 @@ void CapturedProgram::bind(Form& form, const Plan& plan, std::span<const Node* c
   }
 }
 
-void CapturedProgram::run(Runner& r) const {
+void CapturedProgram::run(Runner& r, Steps steps) const {
   const Plan& plan = *kernels_.plan;
   for (std::size_t i = 0; i < r.buffers.size(); ++i) {
     StoragePtr& made = r.storage.emplace_back();
@@ -70,7 +70,7 @@ void CapturedProgram::run(Runner& r) const {
     made.reset(allocate_on(plan.backend, r.bound.output_bytes(i)));
     r.buffers[i] = made->data;
   }
-  if (trial_ != nullptr) return run_in_turn(r);
+  if (trial_ != nullptr && steps == Steps::either) return run_in_turn(r);
   run(r, kernels_, r.bound);
   for (std::size_t i = 0; has_boxed_calls_ && i < r.storage.size(); ++i)
     if (r.buffers[i] == nullptr) r.storage[i] = r.bound.take_output(i);

@@ -42,8 +42,10 @@ class CapturedProgram {
   };
   /// Sets the random stream; the program's numbers start at `first`.
   void set_draws(Runner& r, std::uint64_t key, std::uint64_t first) const { r.key = key, r.first = first; }
-  /// Runs on r.leaves, in the order of leaves(). Outputs without a buffer are allocated in r.storage.
-  void run(Runner& r) const;
+  /// Runs on r.leaves, in the order of leaves(). Outputs without a buffer are allocated in r.storage. Calls may take
+  /// the place of kernels where they are faster, unless the run writes over leaves.
+  enum class Steps : bool { either, kernels };
+  void run(Runner& r, Steps steps = Steps::either) const;
   /// Runs many steps in one launch, where that can be; else false, and nothing has run.
   bool run_repeated(Runner& r, const Repetition& repetition) const;
   /// Whether it may ever be: the program is kernels, and draws nothing.

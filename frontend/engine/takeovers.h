@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "runtime/function_ref.h"
@@ -19,7 +20,7 @@ class Takeovers {
  public:
   /// Chooses among the overwrites that the plan allows.
   void choose(const Walk& walk, const Plan& plan, std::span<const Overwrite> allowed) {
-    all_.clear();
+    all_.clear(), views_.clear();
     if (!allowed.empty()) choose_some(walk, plan, allowed);
   }
   /// Announces to other threads that the leaves are about to be overwritten, unless a thread `may_read` one of them or
@@ -37,9 +38,18 @@ class Takeovers {
     Node* leaf;
     Storage* storage;
   };
+  /// A leaf that is a view of one of those, and read before that is written.
+  struct View {
+    std::size_t place;
+    Node* leaf;
+    Storage* storage;
+  };
+  bool has_views_of_this_run_alone(const Walk& walk, const Plan& plan, const Overwrite& o);
   void choose_some(const Walk& walk, const Plan& plan, std::span<const Overwrite> allowed);
 
   std::vector<Takeover> all_;
+  std::vector<View> views_;
+  std::vector<std::pair<Node*, Storage*>> announced_;
   std::vector<bool> outputs_, places_;  // already taken
 };
 

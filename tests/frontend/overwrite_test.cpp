@@ -64,6 +64,103 @@ TEST_F(Overwrites, AWriteThroughAViewMovesNothingElse) {
   EXPECT_EQ(floats(cache[3].slice(0, 0, 5).slice(1, 7, 8)), (Floats{1, 2, 3, 4, 0}));
 }
 
+TEST_F(Overwrites, AWriteOfWhatWasReadThroughAViewMovesNothingElse) {
+  Tensor x = randn({300, 40}).sync(), wanted = (x * 1).sync();
+  const void* const before = address(x);
+  for (int i = 0; i < 3; ++i) {
+    x[7] += 5;
+    x.sync();  // in a statement of its own: the view lives as long as that
+    x.slice(0, 10, 20).assign(x.slice(0, 20, 30) * 2);
+    x.sync();
+    x.select(1, 3) *= x.select(1, 3);
+    x.sync();
+    x[1] += 1, x[2] += x[1], x.slice(1, 5, 9) -= 3;  // several writes at once
+    x.sync();
+    ASSERT_EQ(address(x), before) << i;
+  }
+  const ModeGuard eager(Mode::eager);
+  for (int i = 0; i < 3; ++i) {
+    wanted[7] += 5;
+    wanted.slice(0, 10, 20).assign(wanted.slice(0, 20, 30) * 2);
+    wanted.select(1, 3) *= wanted.select(1, 3);
+    wanted[1] += 1, wanted[2] += wanted[1], wanted.slice(1, 5, 9) -= 3;
+  }
+  EXPECT_EQ(floats(x), floats(wanted));
+}
+
+TEST_F(Overwrites, NotOfViewsThatAreReadLaterOrByOthers) {
+  Tensor x = filled(5000, 1);
+  const Tensor view = x.slice(0, 100, 4000);  // shows what x becomes
+  const Tensor late = sum(x.slice(0, 0, 1000)) + sum(exp(x.slice(0, 1000, 2000)));
+  const Tensor pending = x.slice(0, 5, 10) * 3;
+  x.slice(0, 0, 3000) += 2;
+  sync(std::vector{x, late});
+  EXPECT_EQ(floats(view)[0], 3);
+  EXPECT_EQ(floats(pending), Floats(5, 3));
+  EXPECT_NEAR(late.item<float>(), 1000 + 1000 * std::exp(1.0), 1);
+  EXPECT_EQ(sum(x).item<float>(), 5000 + 2 * 3000);
+}
+
+TEST_F(Overwrites, CompiledFunctionsWriteWhereArgumentsAre) {
+  Tensor hidden = filled(5000, 1);
+  const auto step = compile([hidden](const Tensor& cache, const Tensor& row, const Tensor& at) mutable {
+    cache[3].assign(exp(row)), cache[4] += row;
+    hidden += at;
+    return sum(cache);
+  });
+  const Tensor cache = zeros({8, 500}).sync(), row = zeros({500}).sync(), one = ones({}).sync();
+  const void *const of_cache = address(cache), *const of_hidden = address(hidden);
+  for (int i = 1; i < 5; ++i) {
+    EXPECT_EQ(step(cache, row, one).item<float>(), 500);
+    EXPECT_EQ(address(cache), of_cache) << i;
+    EXPECT_EQ(address(hidden), of_hidden) << i;
+    EXPECT_EQ(floats(hidden), Floats(5000, static_cast<float>(1 + i)));
+  }
+}
+
+TEST_F(Overwrites, CompiledFunctionsLeaveWhatOthersHave) {
+  const auto add = compile([](Tensor x) {
+    x += 1;
+    return x * 2;
+  });
+  const auto swap = compile([](Tensor x, Tensor y) {
+    const Tensor before = copy(x);
+    x.assign(y), y.assign(before);
+    return std::tuple<>();
+  });
+  const auto give_old = compile([](Tensor x) {
+    const Tensor old = x.detach();
+    x.assign(x * 3);
+    return old;
+  });
+  for (int i = 0; i < 4; ++i) {
+    Tensor x = filled(1000, 1);
+    const Tensor same = x.detach(), pending = x * 5, view = x.slice(0, 0, 10);
+    EXPECT_EQ(floats(add(x)), Floats(1000, 4));
+    EXPECT_EQ(floats(x), Floats(1000, 2));
+    EXPECT_EQ(floats(pending), Floats(1000, 5));
+    EXPECT_EQ(floats(view), Floats(10, 2));
+    EXPECT_EQ(floats(same).size(), 1000u);
+    Tensor a = filled(1000, 1), b = filled(1000, 2);
+    swap(a, b);
+    EXPECT_EQ(floats(a), Floats(1000, 2));
+    EXPECT_EQ(floats(b), Floats(1000, 1));
+    Tensor z = filled(1000, 1);
+    EXPECT_EQ(floats(give_old(z)), floats(z.detach())) << "a detached tensor shows its tensor";
+    const float* const seen = z.data<float>();  // an address was handed out: writes land there
+    add(z);
+    EXPECT_EQ(z.data<float>(), seen);
+    EXPECT_EQ(floats(z), Floats(1000, 4));
+    std::vector<float> mine(1000, 1);
+    Storage* const borrowed = Storage::adopt(
+        mine.data(), 1000 * sizeof(float), [](Storage*) {}, nullptr);
+    Tensor w(make_leaf({DType::f32, {1000}}, borrowed, BackendKey::cpu, Node::kTensor), keys_of(BackendKey::cpu));
+    add(w);
+    EXPECT_EQ(floats(w), Floats(1000, 2));
+    EXPECT_EQ(mine, Floats(1000, 1));
+  }
+}
+
 TEST_F(Overwrites, OfTheLastReadOnly) {
   Tensor x = filled(1000, 3);
   const Tensor late = sum(cos(x)) + sum(x);  // read by other steps of the same plan, perhaps after the write
