@@ -33,8 +33,8 @@ std::unique_ptr<llvm::LLVMTargetMachine> make_target_machine(const Isa& isa) {
   const llvm::Target* const target = llvm::TargetRegistry::lookupTarget(triple, error);
   if (target == nullptr) refuse(error);
   llvm::TargetMachine* const machine =
-      target->createTargetMachine(triple, isa.cpu, isa.bf16 ? "+avx512bf16" : "", llvm::TargetOptions(), llvm::Reloc::PIC_, llvm::CodeModel::Small,
-                                  llvm::CodeGenOptLevel::Less, true);
+      target->createTargetMachine(triple, isa.cpu, isa.bf16 ? "+avx512bf16" : "", llvm::TargetOptions(),
+                                  llvm::Reloc::PIC_, llvm::CodeModel::Small, llvm::CodeGenOptLevel::Less, true);
   return std::unique_ptr<llvm::LLVMTargetMachine>(static_cast<llvm::LLVMTargetMachine*>(machine));
 }
 
