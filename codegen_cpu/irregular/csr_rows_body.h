@@ -59,17 +59,19 @@ template <class T> void add_row(const Row<T>& row, std::int64_t columns, T* out)
   }
 }
 
-/// One column: four chains, so that additions need not wait for each other.
+/// One column: four chains, so that additions need not wait for each other. They are never counted by a variable, which
+/// would keep them in memory.
 template <class T> T dot_row(const Row<T>& row) {
-  T sums[4] = {};
+  T a{}, b{}, c{}, d{};
+  const auto add = [&](T sum, std::int64_t e) {
+    return static_cast<T>(sum + csr_product(row.values[e], row.dense[row.columns[e] * row.stride]));
+  };
   std::int64_t e = 0;
-  for (; e + 4 <= row.entries; e += 4)
-    for (int lane = 0; lane < 4; ++lane)
-      sums[lane] =
-          static_cast<T>(sums[lane] + csr_product(row.values[e + lane], row.dense[row.columns[e + lane] * row.stride]));
-  for (int lane = 0; e < row.entries; ++e, ++lane)
-    sums[lane] = static_cast<T>(sums[lane] + csr_product(row.values[e], row.dense[row.columns[e] * row.stride]));
-  return static_cast<T>(static_cast<T>(sums[0] + sums[1]) + static_cast<T>(sums[2] + sums[3]));
+  for (; e + 4 <= row.entries; e += 4) a = add(a, e), b = add(b, e + 1), c = add(c, e + 2), d = add(d, e + 3);
+  if (e < row.entries) a = add(a, e);
+  if (e + 1 < row.entries) b = add(b, e + 1);
+  if (e + 2 < row.entries) c = add(c, e + 2);
+  return static_cast<T>(static_cast<T>(a + b) + static_cast<T>(c + d));
 }
 
 template <class T> void csr_rows(const CsrRows& r, std::int64_t begin, std::int64_t end) {

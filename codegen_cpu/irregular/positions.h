@@ -69,6 +69,7 @@ class PositionReader {
   const std::uint8_t* bytes() const {
     return dtype_ == DType::u8 || dtype_ == DType::i8 ? static_cast<const std::uint8_t*>(data_) : nullptr;
   }
+  bool are_signed() const { return dtype_ == DType::i8; }
   std::int64_t position_of(std::uint8_t byte) const {
     const std::int64_t given = dtype_ == DType::i8 ? static_cast<std::int8_t>(byte) : byte,
                        at = given < 0 ? given + size_ : given;

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "codegen_cpu/eager/eager.h"
+#include "codegen_cpu/irregular/byte_table.h"
 #include "codegen_cpu/irregular/irregular.h"
 #include "codegen_cpu/irregular/positions.h"
 #include "runtime/thread_pool.h"
@@ -67,6 +69,19 @@ bool take_once(const Rows& r, const PositionReader& positions, const TensorView&
   return all_inside.load();
 }
 
+/// Whether positions that are bytes are all inside of an axis.
+bool are_inside(const std::uint8_t* bytes, std::int64_t count, bool are_signed, std::int64_t size) {
+  std::uint8_t most = 0;
+  if (!are_signed) {
+    for (std::int64_t i = 0; i < count; ++i) most = std::max(most, bytes[i]);
+    return most < size;
+  }
+  // -1 becomes 0, and so on.
+  for (std::int64_t i = 0; i < count; ++i)
+    most = std::max(most, static_cast<std::uint8_t>((bytes[i] & 0x80) != 0 ? ~bytes[i] : bytes[i]));
+  return most < size;
+}
+
 /// Rows of kRow bytes at positions that are bytes, from a table with a row for each byte: none has to be widened, and
 /// to be looked at only where some byte is out of range. False where one is.
 template <std::int64_t kRow>
@@ -76,23 +91,26 @@ bool take_by_bytes(const Rows& r, const PositionReader& positions, const TensorV
   constexpr bool kPasses = kRow > 8 && kRow < 16;
   constexpr std::int64_t kStored = kPasses ? 16 : kRow;
   alignas(64) char table[kBytes * kStored] = {};
-  bool inside[kBytes], all_bytes = true;
+  bool all_bytes = true;
   const auto element = static_cast<std::int64_t>(byte_size(x.dtype));
   const char* const from = static_cast<const char*>(x.data) + r.outer[0] * element;
   for (std::int64_t byte = 0; byte < kBytes; ++byte) {
     const std::int64_t at = positions.position_of(static_cast<std::uint8_t>(byte));
-    inside[byte] = at >= 0, all_bytes = all_bytes && inside[byte];
-    if (inside[byte]) std::memcpy(table + byte * kStored, from + at * r.stride * element, kRow);
+    all_bytes = all_bytes && at >= 0;
+    if (at >= 0) std::memcpy(table + byte * kStored, from + at * r.stride * element, kRow);
   }
   std::atomic<bool> all_inside{true};
   parallel_for(0, r.shape.positions, 0.3 * static_cast<double>(r.shape.inner), [&](std::int64_t b, std::int64_t e) {
     const std::uint8_t* const bytes = positions.bytes();
-    if (!all_bytes) {
-      bool here = true;
-      for (std::int64_t i = b; i < e; ++i) here &= inside[bytes[i]];
-      if (!here) return all_inside.store(false);
-    }
+    if (!all_bytes && !are_inside(bytes + b, e - b, positions.are_signed(), r.shape.size))
+      return all_inside.store(false);
     char* to = static_cast<char*>(out.data) + b * kRow;
+#ifndef FERMATA_INFERENCE_ONLY
+    if constexpr (kRow == 1) {
+      const auto& entries = *reinterpret_cast<const ByteTable*>(table);
+      return byte_table_kernels().look_up(entries, bytes + b, reinterpret_cast<std::uint8_t*>(to), e - b);
+    }
+#endif
     if constexpr (kPasses)
       for (; b + 1 < e; ++b, to += kRow) std::memcpy(to, table + bytes[b] * kStored, kStored);
 #pragma GCC unroll 8
@@ -163,6 +181,13 @@ void take_call(const CallArgs& args) {
 }
 
 }  // namespace
+
+#ifndef FERMATA_INFERENCE_ONLY
+const ByteTableKernels& byte_table_kernels() {
+  static const ByteTableKernels& best = FERMATA_TABLE(kByteTable);
+  return best;
+}
+#endif
 
 FERMATA_KERNELS(cpu) { add_native_kernel(Op::take, &take_call); }
 

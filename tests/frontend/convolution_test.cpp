@@ -264,7 +264,7 @@ TEST_P(Convolutions, ErrorsNameTheOperands) {
   EXPECT_EQ(message<Error>([&] {
               conv1d(zeros({2, 3, 5}), w);
             }),
-            "FM1071 ShapeError: conv1d: weight has 3 axes\n"
+            "FM1071 ShapeError: conv1d: weight must have 3 axes\n"
             "  x      f32[2, 3, 5]\n  weight f32[4, 3, 3, 3]\n  at     HERE");
   EXPECT_EQ(
       message<Error>([&] { conv2d(x, w, zeros({3})); }),

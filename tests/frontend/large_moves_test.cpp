@@ -292,6 +292,40 @@ TEST_P(LargeMoves, RowsAtPositionsThatAreBytes) {
   EXPECT_NE(text.find("position 100 leaves axis 0 of size 100"), std::string::npos) << text;
 }
 
+TEST_P(LargeMoves, BytesAtPositionsThatAreBytes) {
+  for (const std::int64_t size : {1, 2, 64, 100, 127, 128, 200, 256, 300}) {
+    const Tensor x = numbers({size}, DType::i8);
+    for (const DType bytes : {DType::u8, DType::i8})
+      for (const std::int64_t count : {2048, 2049, 2111, 5000}) {
+        const std::int64_t end = std::min<std::int64_t>(size, bytes == DType::u8 ? 256 : 128);
+        const Tensor wide = positions(end, {count}), at = bytes == DType::u8 ? abs(wide) % end : wide;
+        const Tensor taken = same_everywhere([&] { return take(x, at.astype(bytes)) + 1; });
+        EXPECT_EQ(bytes_of(taken), bytes_of(take(x, at) + 1)) << size << name(bytes) << count;
+      }
+    if (size >= 127) continue;
+    for (const auto& [bytes, wrong] : {std::pair(DType::u8, size), {DType::i8, size}, {DType::i8, -size - 1}}) {
+      const Tensor at = concat({zeros({3000}, bytes), full({1}, wrong, bytes), zeros({70}, bytes)}).sync();
+      EXPECT_THROW(take(x, at).sync(), IndexError) << size << name(bytes) << wrong;
+    }
+  }
+}
+
+TEST_P(LargeMoves, StacksOfSingleElements) {
+  for (const DType t : {DType::boolean, DType::i8, DType::f16, DType::f32, DType::i64, DType::c128})
+    for (const std::int64_t parts : {2, 3, 5, 11, 64, 65})
+      for (const Shape& sizes : {Shape{63}, Shape{64}, Shape{1000}, Shape{30, 7}}) {
+        std::vector<Tensor> all;
+        for (std::int64_t part = 0; part < parts; ++part)
+          all.push_back(numbers(sizes, DType::f32, static_cast<std::uint64_t>(part + 1)).astype(t).sync());
+        const Tensor stacked = same_everywhere([&] { return stack(all, -1); });
+        const Tensor in_front = stack(all, 0).sync();
+        for (std::int64_t part = 0; part < parts; ++part)
+          ASSERT_EQ(bytes_of(select(stacked, -1, part)), bytes_of(in_front[part])) << name(t) << parts << part;
+        EXPECT_EQ(bytes_of(same_everywhere([&] { return stack(all, -1) == stack(all, -1); })),
+                  bytes_of(ones(stacked.shape(), DType::boolean)));
+      }
+}
+
 /// Every order of axes, with short ones innermost whose elements lie apart in the source.
 TEST_P(LargeMoves, PermutationsOfShortAxes) {
   for (const DType t : {DType::i8, DType::bf16, DType::f32, DType::f64, DType::c128})

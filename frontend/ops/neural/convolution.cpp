@@ -25,10 +25,11 @@ struct Arguments {
 void check_weight(std::string_view function, const Tensor& x, const Tensor& weight, std::size_t axes, Location where) {
   require_defined(function, weight, where);
   if (weight.rank() == axes + 2) return;
-  throw ShapeError(1071, format_error(1071, "ShapeError", fmt::format("{}: weight has {} axes", function, axes + 2),
-                                      {{"x", to_string(x.dtype(), x.shape()), ""},
-                                       {"weight", to_string(weight.dtype(), weight.shape()), ""}},
-                                      where));
+  throw ShapeError(
+      1071, format_error(
+                1071, "ShapeError", fmt::format("{}: weight must have {} axes", function, axes + 2),
+                {{"x", to_string(x.dtype(), x.shape()), ""}, {"weight", to_string(weight.dtype(), weight.shape()), ""}},
+                where));
 }
 
 /// "same" padding splits what the window reaches beyond one element.
