@@ -18,6 +18,7 @@ namespace {
 
 StridedSide side_of(const TensorView& view) { return {view.data, {view.strides, view.rank}}; }
 
+#ifndef FERMATA_INFERENCE_ONLY
 bool lies_dense(const TensorView& v) { return is_dense({v.sizes, v.rank}, {v.strides, v.rank}); }
 
 /// Single elements side by side, as stack() along the last axis has them: writing one operand after the other would go
@@ -56,6 +57,10 @@ bool interleave(const CallArgs& args, std::size_t axis, std::size_t bytes) {
       kBlock);
   return true;
 }
+
+#else
+bool interleave(const CallArgs&, std::size_t, std::size_t) { return false; }
+#endif
 
 /// Attributes [axis]; inputs differ along it only. Those that lie in their place of the result stay there.
 void concat_call(const CallArgs& args) {
