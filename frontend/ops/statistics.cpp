@@ -288,13 +288,13 @@ Tensor corrcoef(const Tensor& x, Location where) {
 
 namespace {
 
-/// (sum of |d|^p)^(1 / p) over the last axis, with derivatives of 0 where all is 0.
-Tensor lengths(const Tensor& difference, double p, Location where) {
+/// (sum of |d|^p)^(1 / p) over an axis, with derivatives of 0 where all is 0.
+Tensor lengths(const Tensor& difference, double p, std::int64_t axis, Location where) {
   const VjpTensor d = difference;
-  const auto total = [&](const VjpTensor& x) { return VjpTensor(sum(x.tensor(), -1, false, where)); };
+  const auto total = [&](const VjpTensor& x) { return VjpTensor(sum(x.tensor(), axis, false, where)); };
   if (p == 0) return total(vjp::cast(VjpTensor(not_equal(d, 0)), difference.dtype())).tensor();
   if (p == 1) return total(abs(d)).tensor();
-  if (p == HUGE_VAL) return max(abs(d).tensor(), -1, false, where);
+  if (p == HUGE_VAL) return max(abs(d).tensor(), axis, false, where);
   const VjpTensor powers = total(
       p == 2 ? square(d) : pow(vjp::where(d == 0, 1, abs(d)), p) * vjp::cast(not_equal(d, 0), difference.dtype()));
   const VjpTensor none = powers == 0, safe = vjp::where(none, 1, powers);
@@ -318,10 +318,18 @@ Tensor cdist(const Tensor& x, const Tensor& y, double p, Location where) {
         format_error(1004, "ShapeError", "cdist: x [.., P, D] and y [.., R, D] do not match",
                      {{"x", to_string(x.dtype(), x.shape()), ""}, {"y", to_string(y.dtype(), y.shape()), ""}}, where));
   const vjp::LineGuard line(where);
-  const VjpTensor difference =
-      VjpTensor(expand_dims(floats_of(x, where), -2, where)) - expand_dims(floats_of(y, where), -3, where);
-  if (x.size(-1) == 0) return sum(difference.tensor(), -1, false, where);
-  return lengths(difference.tensor(), p, where);
+  const Tensor points = floats_of(x, where), others = floats_of(y, where);
+  const std::int64_t coordinates = x.size(-1);
+  // Few coordinates are added up for a vector of points at a time, which have to lie side by side.
+  constexpr std::int64_t kFewCoordinates = 64;
+  if (coordinates > 0 && coordinates <= kFewCoordinates) {
+    const Tensor first = moveaxis(points, -1, -2, where), second = copy(moveaxis(others, -1, -2, where), where);
+    const VjpTensor difference = VjpTensor(expand_dims(first, -1, where)) - expand_dims(second, -2, where);
+    return lengths(difference.tensor(), p, -3, where);
+  }
+  const VjpTensor difference = VjpTensor(expand_dims(points, -2, where)) - expand_dims(others, -3, where);
+  if (coordinates == 0) return sum(difference.tensor(), -1, false, where);
+  return lengths(difference.tensor(), p, -1, where);
 }
 
 Tensor pdist(const Tensor& x, double p, Location where) {
