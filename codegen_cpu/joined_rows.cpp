@@ -2,6 +2,7 @@
 #include "codegen_cpu/joined_rows.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "codegen_cpu/irregular/positions.h"
 #include "codegen_cpu/irregular/repeat.h"
 #include "codegen_cpu/turned_rows.h"
+#include "ir/shape.h"
 
 namespace fermata {
 namespace {
@@ -201,13 +203,39 @@ class JoinedLaunch {
                                                    .step = stride_of(kernel_, launch_, access, rows_axis_),
                                                    .inner_step = inner_step(access)});
   }
-  void fill_elements(std::size_t access, std::int64_t row, std::int64_t rows) {
-    const std::int64_t run = launch_.sizes[rows_axis_], bytes = bytes_of(access);
+  /// Calls f(where the first of them is, how many) for `rows` rows from `row` on, in runs along the innermost axis of
+  /// rows; where that repeats the same, along those before it that do so, too.
+  template <class F> void for_runs(std::size_t access, std::int64_t row, std::int64_t rows, F&& f) const {
+    std::array<std::int64_t, kMaxRank> at;
+    std::int64_t offset = 0;
+    for (unsigned axis = kernel_.rank - 1u; axis-- > 0; row /= launch_.sizes[axis]) {
+      at[axis] = row % launch_.sizes[axis];
+      offset += at[axis] * stride_of(kernel_, launch_, access, axis);
+    }
+    unsigned outermost = rows_axis_;  // of a run
+    std::int64_t run = launch_.sizes[rows_axis_];
     const std::int64_t step = stride_of(kernel_, launch_, access, rows_axis_);
+    while (step == 0 && outermost > 0 && stride_of(kernel_, launch_, access, outermost - 1) == 0)
+      run *= launch_.sizes[--outermost];
+    std::int64_t within = 0;
+    for (unsigned axis = outermost; axis <= rows_axis_; ++axis) within = within * launch_.sizes[axis] + at[axis];
+    while (rows > 0) {
+      const std::int64_t count = std::min(rows, run - within);
+      f(memory(access) + offset * bytes_of(access), count);
+      rows -= count;
+      offset -= within * step, within = 0;
+      for (unsigned axis = outermost; axis-- > 0;) {
+        const std::int64_t stride = stride_of(kernel_, launch_, access, axis);
+        offset += stride;
+        if (++at[axis] < launch_.sizes[axis]) break;
+        offset -= at[axis] * stride, at[axis] = 0;
+      }
+    }
+  }
+  void fill_elements(std::size_t access, std::int64_t row, std::int64_t rows) {
+    const std::int64_t bytes = bytes_of(access), step = stride_of(kernel_, launch_, access, rows_axis_);
     char* to = buffer(access);
-    for (std::int64_t done = 0; done < rows;) {
-      const std::int64_t count = std::min(rows - done, run - (row + done) % run);
-      const char* const from = memory(access) + offset(access, row + done) * bytes;
+    for_runs(access, row, rows, [&](const char* from, std::int64_t count) {
       if (step == 0)  // all the same element
         repeat_kernels().repeat(nullptr, bytes,
                                 {.to = to, .from = from, .step = 0, .count = 1, .times = count * columns_});
@@ -216,22 +244,19 @@ class JoinedLaunch {
       else
         repeat_kernels().repeat(repeats_[access].get(), bytes,
                                 {.to = to, .from = from, .step = step, .count = count, .times = columns_});
-      to += count * columns_ * bytes, done += count;
-    }
+      to += count * columns_ * bytes;
+    });
   }
   void fill_rows(std::size_t access, std::int64_t row, std::int64_t rows) {
-    const std::int64_t run = launch_.sizes[rows_axis_], bytes = bytes_of(access);
-    const std::int64_t step = stride_of(kernel_, launch_, access, rows_axis_) * bytes;
+    const std::int64_t bytes = bytes_of(access), step = stride_of(kernel_, launch_, access, rows_axis_) * bytes;
     char* to = buffer(access);
-    for (std::int64_t done = 0; done < rows;) {
-      const std::int64_t count = std::min(rows - done, run - (row + done) % run);
-      const char* const from = memory(access) + offset(access, row + done) * bytes;
+    for_runs(access, row, rows, [&](const char* from, std::int64_t count) {
       if (near_[access].vector_bytes != 0 || inner_step(access) != 1)
         near_rows_kernels().copy(near_[access], to, from, count);
       else
         copy_rows(to, from, step, columns_ * bytes, count);
-      to += count * columns_ * bytes, done += count;
-    }
+      to += count * columns_ * bytes;
+    });
   }
   /// Of the first element of a row.
   std::int64_t offset(std::size_t access, std::int64_t row) const {
