@@ -14,6 +14,7 @@
 #include "codegen_cpu/irregular/repeat.h"
 #include "codegen_cpu/turned_rows.h"
 #include "ir/shape.h"
+#include "runtime/function_ref.h"
 
 namespace fermata {
 namespace {
@@ -205,7 +206,8 @@ class JoinedLaunch {
   }
   /// Calls f(where the first of them is, how many) for `rows` rows from `row` on, in runs along the innermost axis of
   /// rows; where that repeats the same, along those before it that do so, too.
-  template <class F> void for_runs(std::size_t access, std::int64_t row, std::int64_t rows, F&& f) const {
+  void for_runs(std::size_t access, std::int64_t row, std::int64_t rows,
+                FunctionRef<void(const char* from, std::int64_t count)> f) const {
     std::array<std::int64_t, kMaxRank> at;
     std::int64_t offset = 0;
     for (unsigned axis = kernel_.rank - 1u; axis-- > 0; row /= launch_.sizes[axis]) {
