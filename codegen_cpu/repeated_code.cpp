@@ -58,7 +58,7 @@ std::optional<Kernel> repeated_kernel(const Kernel& kernel, std::span<const Carr
   }
   Kernel repeated = kernel;
   ++repeated.rank;
-  repeated.reduced = static_cast<std::uint16_t>(kernel.reduced << 1u);
+  repeated.reduced = static_cast<std::uint16_t>(unsigned{kernel.reduced} << 1u);
   const auto is_carried_to = [&](std::size_t access) {
     return std::ranges::any_of(carried, [&](const Carried& c) { return c.to == access; });
   };
@@ -66,7 +66,7 @@ std::optional<Kernel> repeated_kernel(const Kernel& kernel, std::span<const Carr
   for (std::size_t a = 0; a < repeated.accesses.size(); ++a) {
     Access& access = repeated.accesses[a];
     const bool steps = !access.address_only && !is_carried_to(a);
-    access.axes = static_cast<std::uint16_t>(access.axes << 1u | (steps ? 1u : 0u));
+    access.axes = static_cast<std::uint16_t>(unsigned{access.axes} << 1u | (steps ? 1u : 0u));
     if (kernel.reduced != 0 || !is_carried_to(a)) continue;
     // Tiles of what lies across the rows would be read before the steps that write them.
     if ((access.axes & along_vectors) == 0)
