@@ -101,7 +101,8 @@ bool may_gather(const Program& program, const GraphNode& n, DType operand) {
   if (n.dtype != operand || is_complex(n.dtype) || index.dtype == DType::u64) return false;
   // Narrow elements at positions that are bytes: a call looks them up in registers.
   constexpr std::size_t kNarrow = 2;
-  if (program.backend == BackendKey::cpu && byte_size(index.dtype) == 1 && byte_size(n.dtype) <= kNarrow) return false;
+  if (program.capabilities.launches_on_caller && byte_size(index.dtype) == 1 && byte_size(n.dtype) <= kNarrow)
+    return false;
   const auto axis = static_cast<unsigned>(axis_of(n.op, n.attributes));
   const unsigned rank = n.shape.rank(), behind = axis + rank + 1 - g.nodes[n.operands[0].value].shape.rank();
   if (behind < rank) return elements_along(n.shape, behind, rank) >= kShortestPickedRow;
