@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "codegen_cpu/irregular/irregular.h"
+#include "codegen_cpu/irregular/positions.h"
 #include "codegen_cpu/irregular/row_major_result.h"
 #include "codegen_cpu/irregular/strided_copy.h"
 #include "codegen_cpu/irregular/transpose.h"
@@ -19,8 +20,6 @@ namespace {
 StridedSide side_of(const TensorView& view) { return {view.data, {view.strides, view.rank}}; }
 
 #ifndef FERMATA_INFERENCE_ONLY
-bool lies_dense(const TensorView& v) { return is_dense({v.sizes, v.rank}, {v.strides, v.rank}); }
-
 /// Single elements side by side, as stack() along the last axis has them: writing one operand after the other would go
 /// through the result as often. Blocks of all of them are brought together and turned. False if they are something
 /// else.
@@ -32,8 +31,8 @@ bool interleave(const CallArgs& args, std::size_t axis, std::size_t bytes) {
   const std::int64_t rows = args.inputs[0].element_count();
   if (axis + 1 != out.rank || parts < kFewest || parts > kMost || bytes > kLargest || rows < kFewestRows) return false;
   for (const TensorView& in : args.inputs)
-    if (in.sizes[axis] != 1 || !lies_dense(in) || in.data == out.data) return false;
-  if (!lies_dense(out)) return false;
+    if (in.sizes[axis] != 1 || !is_contiguous(in, 0, in.rank) || in.data == out.data) return false;
+  if (!is_contiguous(out, 0, out.rank)) return false;
   const auto size = static_cast<std::int64_t>(bytes), columns = static_cast<std::int64_t>(parts);
   parallel_for(
       0, rows, 0.15 * static_cast<double>(size * columns),

@@ -190,9 +190,12 @@ void CapturedCall::find_in_place() {
         std::ranges::any_of(writes_, is_needed, &WriteBack::value) ||
         std::ranges::any_of(gradient_changes_, is_needed, &GradientChange::value))
       continue;
-    for (std::size_t i = 0; i < captured_.leaves().size(); ++i)
-      if (is_same_tensor(captured_.program().leaves[captured_.leaves()[i]], w.target))
-        in_place_.push_back({i, static_cast<std::size_t>(w.value.output)});
+    const auto is_written = [&](const Overwrite& o) {
+      return static_cast<std::int32_t>(o.output) == w.value.output &&
+             is_same_tensor(captured_.program().leaves[captured_.leaves()[o.leaf]], w.target);
+    };
+    const auto allowed = std::ranges::find_if(captured_.overwrites(), is_written);
+    if (allowed != captured_.overwrites().end()) in_place_.push_back({allowed->leaf, allowed->output});
   }
 }
 
@@ -200,22 +203,20 @@ void CapturedCall::find_in_place() {
 /// it that has not run, and a tensor that is written in place must not be used elsewhere meanwhile.
 void CapturedCall::choose_overwritten(Replayer& r, std::span<const Tensor> arguments) const {
   if (in_place_.empty() || always_runs_calls.load(std::memory_order_relaxed)) return;
-  for (const Overwrite& allowed : r.bound.overwrites())
-    for (const InPlace& written : in_place_) {
-      if (written.leaf != allowed.leaf || written.output != allowed.output) continue;
-      if (r.buffers[written.output] != nullptr) continue;
-      Tensor none;
-      const Tensor& t = captured_.program().leaves[captured_.leaves()[written.leaf]].find(arguments, none);
-      Node& leaf = *t.node();
-      Storage* const storage = leaf.storage.load(std::memory_order_acquire);
-      if (t.impl()->pinned != nullptr || leaf.refs.load(std::memory_order_acquire) != Node::kTensor ||
-          !leaf.is_dense_leaf() || !storage->unique() || !storage->is_own() || storage->data == nullptr)
-        continue;
-      storage->forget_packed();
-      r.buffers[written.output] = storage->data;
-      r.leaves[written.leaf].buffer = nullptr;  // nothing else lies there
-      r.overwritten.push_back({written.output, &leaf, storage});
-    }
+  for (const InPlace& written : in_place_) {
+    if (r.buffers[written.output] != nullptr) continue;
+    Tensor none;
+    const Tensor& t = captured_.program().leaves[captured_.leaves()[written.leaf]].find(arguments, none);
+    Node& leaf = *t.node();
+    Storage* const storage = leaf.storage.load(std::memory_order_acquire);
+    if (t.impl()->pinned != nullptr || leaf.refs.load(std::memory_order_acquire) != Node::kTensor ||
+        !leaf.is_dense_leaf() || !storage->unique() || !storage->is_own() || storage->data == nullptr)
+      continue;
+    storage->forget_packed();
+    r.buffers[written.output] = storage->data;
+    r.leaves[written.leaf].buffer = nullptr;  // nothing else lies there
+    r.overwritten.push_back({written.output, &leaf, storage});
+  }
 }
 
 /// After a run that failed in the middle of writing: whoever reads such a tensor is told so (FM3003).

@@ -69,6 +69,8 @@ class CapturedProgram {
   std::span<const TensorType> output_types() const { return output_types_; }
   /// The nodes of the program that are outputs.
   std::span<const std::uint32_t> output_nodes() const { return output_nodes_; }
+  /// Which outputs of its kernels may overwrite which of these leaves.
+  std::span<const Overwrite> overwrites() const { return kernels_.bound.overwrites(); }
   /// Whether its steps include calls of kernels over tensors.
   bool has_boxed_calls() const { return has_boxed_calls_; }
   /// Whether its steps may have effects; they are ordered after effects recorded before a run.

@@ -14,30 +14,18 @@
 #include "fermata/control_flow.h"
 #include "fermata/fermata.h"
 #include "fermata/profile.h"
-#include "runtime/cancellation.h"
 #include "runtime/thread_pool.h"
-#include "runtime/warm_up.h"
-#include "tests/error_message.h"
+#include "tests/frontend/fast_code.h"
 
 namespace fermata {
 namespace {
 
 class RepeatedScan : public ::testing::Test {
  protected:
-  RepeatedScan() {
-    set_thread_count(1);   // code is waited for
-    is_warming_up = true;  // and pays at once
-    manual_seed(7);
-  }
-  ~RepeatedScan() override {
-    is_warming_up = false;
-    set_thread_count(threads_);
-    set_compile_policy(policy_);
-  }
+  RepeatedScan() { manual_seed(7); }
 
  private:
-  const int threads_ = thread_count();
-  const CompilePolicy policy_ = set_compile_policy(CompilePolicy::immediate);
+  const testing::FastCode fast_code_;
 };
 
 using Step = std::function<std::vector<Tensor>(const std::vector<Tensor>& carried, const std::vector<Tensor>& now)>;

@@ -9,29 +9,13 @@
 
 #include "fermata/fermata.h"
 #include "fermata/host_view.h"
-#include "runtime/thread_pool.h"
-#include "runtime/warm_up.h"
+#include "tests/frontend/fast_code.h"
 #include "tests/guarded_memory.h"
 
 namespace fermata {
 namespace {
 
-template <class T> class StridedLoads : public ::testing::Test {
- protected:
-  StridedLoads() {
-    set_thread_count(1);
-    is_warming_up = true;  // code that is optimized for speed
-  }
-  ~StridedLoads() override {
-    is_warming_up = false;
-    set_thread_count(threads_);
-    set_compile_policy(policy_);
-  }
-
- private:
-  const int threads_ = thread_count();
-  const CompilePolicy policy_ = set_compile_policy(CompilePolicy::immediate);
-};
+template <class T> class StridedLoads : public ::testing::Test { const testing::FastCode fast_code_; };
 using ElementTypes = ::testing::Types<std::int8_t, std::int16_t, float, double>;
 TYPED_TEST_SUITE(StridedLoads, ElementTypes);
 
